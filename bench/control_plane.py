@@ -38,6 +38,7 @@ from controller.core.records import (
     TopicRecord,
 )
 from controller.core.resilience import lose, losses_by_group
+from springtide.contract.epochs import BrokerEpoch
 from springtide.contract.partition_state import TopicState
 
 BROKERS: Final = 200
@@ -68,7 +69,7 @@ def build_image(*, brokers: int, partitions: int) -> ClusterImage:
     for place in places:
         registration = BrokerRegistration(
             broker_id=place.broker_id,
-            broker_epoch=place.broker_id + 1,
+            broker_epoch=BrokerEpoch(place.broker_id + 1),
             incarnation_id=f"incarnation-{place.broker_id}",
             host=place.host,
             port=9092,

@@ -38,7 +38,7 @@ from dataplane.core.results import FetchResult, LeaderAnswer, ReplicaOptions
 from dataplane.storage.disk import PosixDisk
 from dataplane.storage.log_dir import LogDir, open_log_dir
 from dataplane.storage.log_settings import LogOptions, PartitionId
-from springtide.contract.epochs import LeaderEpoch, PartitionEpoch
+from springtide.contract.epochs import BrokerEpoch, ControllerEpoch, LeaderEpoch, PartitionEpoch
 from springtide.contract.partition_state import PartitionState
 from springtide.contract.session import BrokerStatus, HeartbeatResponse
 from springtide.contract.updates import BrokerEndpoint
@@ -99,10 +99,13 @@ class Node:
         )
         self.log = self.log_dir.create(PartitionId(TOPIC_ID, TOPIC, PARTITION), now_ms=NOW_MS)
         lease = Lease()
-        lease.on_applied(controller_epoch=CONTROLLER_EPOCH, sequence=1)
+        lease.on_applied(controller_epoch=ControllerEpoch(CONTROLLER_EPOCH), sequence=1)
         lease.on_heartbeat_acked(
             HeartbeatResponse(
-                controller_epoch=CONTROLLER_EPOCH, status=BrokerStatus.ACTIVE, lease_ms=LEASE_MS, sequence=1
+                controller_epoch=ControllerEpoch(CONTROLLER_EPOCH),
+                status=BrokerStatus.ACTIVE,
+                lease_ms=LEASE_MS,
+                sequence=1,
             ),
             sent_ms=NOW_MS,
             now_ms=NOW_MS,
@@ -114,7 +117,9 @@ class Node:
             log=self.log,
             lease=lease,
             brokers={
-                one: BrokerEndpoint(broker_id=one, broker_epoch=one, host="h", port=9092, active=True)
+                one: BrokerEndpoint(
+                    broker_id=one, broker_epoch=BrokerEpoch(one), host="h", port=9092, active=True
+                )
                 for one in (LEADER, *FOLLOWERS)
             },
             options=ReplicaOptions(),
@@ -285,7 +290,7 @@ class Round:
                 session_id=message.session_id,
                 session_epoch=message.session_epoch,
                 replica_id=message.replica_id,
-                broker_epoch=message.broker_epoch,
+                broker_epoch=BrokerEpoch(message.broker_epoch),
                 uses_topic_ids=True,
                 partitions=[
                     AskedPartition(
@@ -295,8 +300,8 @@ class Round:
                         ),
                         FetchPosition(
                             one.fetch_offset,
-                            one.last_fetched_epoch,
-                            one.leader_epoch,
+                            LeaderEpoch(one.last_fetched_epoch),
+                            LeaderEpoch(one.leader_epoch),
                             one.log_start_offset,
                             one.max_bytes,
                             one.wants_producers,

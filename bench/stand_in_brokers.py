@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from springtide.contract.epochs import LeaderEpoch
+from springtide.contract.epochs import BrokerEpoch, ControllerEpoch, LeaderEpoch
 from springtide.contract.lag_report import CreatedLogs, FollowerLag, LagReport, PartitionLag
 from springtide.contract.preflight import ClockFigures, DiskFigures, PeerReach, PreflightReport
 from springtide.contract.session import (
@@ -204,9 +204,9 @@ class StandIn:
         while True:
             request = HeartbeatRequest(
                 broker_id=self.broker_id,
-                broker_epoch=self._epoch,
+                broker_epoch=BrokerEpoch(self._epoch),
                 incarnation_id=f"stand-in-{self.broker_id}",
-                applied_controller_epoch=self._position[0],
+                applied_controller_epoch=ControllerEpoch(self._position[0]),
                 applied_sequence=self._position[1],
                 count=count,
                 answered=count - 1,
@@ -221,7 +221,7 @@ class StandIn:
     def _findings(self, answer: HeartbeatResponse) -> PreflightReport:
         return PreflightReport(
             broker_id=self.broker_id,
-            broker_epoch=self._epoch,
+            broker_epoch=BrokerEpoch(self._epoch),
             peers=tuple(
                 PeerReach(broker_id=target.broker_id, broker_epoch=target.broker_epoch)
                 for target in answer.preflight or ()
@@ -236,8 +236,8 @@ class StandIn:
         while True:
             request = PollRequest(
                 broker_id=self.broker_id,
-                broker_epoch=self._epoch,
-                applied_controller_epoch=self._position[0],
+                broker_epoch=BrokerEpoch(self._epoch),
+                applied_controller_epoch=ControllerEpoch(self._position[0]),
                 applied_sequence=self._position[1],
                 wait_ms_max=POLL_WAIT_MS,
             )
@@ -305,7 +305,7 @@ class StandIn:
             if lags or created:
                 report = LagReport(
                     broker_id=self.broker_id,
-                    broker_epoch=self._epoch,
+                    broker_epoch=BrokerEpoch(self._epoch),
                     lags=tuple(lags),
                     created=tuple(created),
                 )

@@ -14,6 +14,8 @@ from typing import Any
 
 import msgspec
 
+from springtide.contract.epochs import ControllerEpoch
+
 
 class Entity(StrEnum):
     CLUSTER = "cluster"
@@ -54,7 +56,7 @@ class AuditedChange(msgspec.Struct, frozen=True, kw_only=True):
     at_ms: int
     before: Snapshot | None
     after: Snapshot | None
-    controller_epoch: int
+    controller_epoch: ControllerEpoch
 
 
 def partition_id(topic_id: str, partition: int) -> str:

@@ -26,6 +26,7 @@ from controller.audit.change import (
 )
 from controller.database.sql import DatabaseRejected
 from controller.database.tables import audit, audit_outcomes, inert
+from springtide.contract.epochs import ControllerEpoch
 
 #: Keys per statement: well under SQLite's limit on bound parameters.
 KEYS_PER_QUERY = 300
@@ -238,7 +239,7 @@ def append_lost_removals(
     keys: Sequence[_Key],
     *,
     at_ms: int,
-    controller_epoch: int,
+    controller_epoch: ControllerEpoch,
 ) -> int:
     """End the history of entities whose removal was never written down."""
     head = lock_head(connection, cluster)

@@ -27,6 +27,7 @@ from controller.audit import history
 from controller.audit.change import AuditedChange, Entity
 from controller.audit.history import Outcome
 from controller.database.sql import Database, DatabaseRejected, DatabaseUnavailable
+from springtide.contract.epochs import ControllerEpoch
 
 _log = logging.getLogger(__name__)
 
@@ -202,7 +203,7 @@ class AuditOutbox:
                     cluster=cluster,
                     keys=gone[start : start + BATCH_MAX],
                     at_ms=self._clock.now_wall_ms(),
-                    controller_epoch=epoch,
+                    controller_epoch=ControllerEpoch(epoch),
                 )
         except BaseException:
             self._behind[cluster] = was_dropping or self._behind.get(cluster, False)

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 
 from controller.audit.change import Entity
 from controller.database.tables import audit, audit_outcomes, inert
+from springtide.contract.epochs import ControllerEpoch
 
 
 class AuditRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,7 +39,7 @@ class AuditRow(msgspec.Struct, frozen=True, kw_only=True):
     brokers: tuple[int, ...]
     before: Mapping[str, Any] | None
     after: Mapping[str, Any] | None
-    controller_epoch: int | None
+    controller_epoch: ControllerEpoch | None
     backfilled: bool
     gap_before: bool
     chain_position: int | None

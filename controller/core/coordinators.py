@@ -46,6 +46,7 @@ from controller.core.records import (
 from controller.core.registration import check_node
 from controller.core.shards import assign_shards, ordinary_topics
 from controller.core.topics import operator_change
+from springtide.contract.epochs import BrokerEpoch, ControllerEpoch
 from springtide.contract.errors import ControllerError
 from springtide.contract.groups import GroupTrouble
 from springtide.contract.partition_state import PartitionKey
@@ -69,7 +70,7 @@ class CoordinatorSessions(Presence):
         alarms: AlarmBook,
         *,
         options: ControllerOptions,
-        controller_epoch: int,
+        controller_epoch: ControllerEpoch,
         now_ms: int,
     ) -> None:
         super().__init__(image, alarms, options=options, controller_epoch=controller_epoch, now_ms=now_ms)
@@ -96,7 +97,9 @@ class CoordinatorSessions(Presence):
             return self._refuse_duplicate(draft, before, now_ms)
         registration = CoordinatorRegistration(
             coordinator_id=coordinator_id,
-            coordinator_epoch=before.coordinator_epoch if before and is_same else image.last_broker_epoch + 1,
+            coordinator_epoch=BrokerEpoch(
+                before.coordinator_epoch if before and is_same else image.last_broker_epoch + 1
+            ),
             incarnation_id=request.incarnation_id,
             host=request.host,
             port=request.port,

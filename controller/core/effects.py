@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from springtide.contract.epochs import BrokerEpoch
 from springtide.contract.partition_state import PartitionKey
 
 
@@ -133,7 +134,7 @@ class ProbeBroker(msgspec.Struct, frozen=True, kw_only=True):
     dead: submit BrokerProvenDead with this epoch. Any other outcome proves nothing and is dropped."""
 
     broker_id: int
-    broker_epoch: int
+    broker_epoch: BrokerEpoch
     host: str
     port: int
 

@@ -15,7 +15,7 @@ import msgspec
 from controller.core.loss import LossPreview
 from controller.core.records import BrokerRegistration, CoordinatorRegistration, MemberKind
 from springtide.contract.administration import QuotasToAlter
-from springtide.contract.epochs import PartitionEpoch
+from springtide.contract.epochs import BrokerEpoch, ControllerEpoch, PartitionEpoch
 from springtide.contract.errors import ControllerError
 from springtide.contract.lag_report import LagReport, LagReportResponse
 from springtide.contract.partition_state import PartitionKey, PartitionState, TopicState
@@ -75,8 +75,8 @@ class BrokerApplied(_Event, frozen=True, kw_only=True):
     """A poll acknowledged everything up to a position. -> AppliedReply"""
 
     broker_id: int
-    broker_epoch: int
-    controller_epoch: int
+    broker_epoch: BrokerEpoch
+    controller_epoch: ControllerEpoch
     sequence: int
     failures: tuple[ApplyFailure, ...] = ()
     witness: Witness | None = None
@@ -109,7 +109,7 @@ class BrokerProvenDead(_Event, frozen=True, kw_only=True):
     """The listener of this incarnation refused a connection (see effects.ProbeBroker). -> BrokerFenceReply"""
 
     broker_id: int
-    broker_epoch: int
+    broker_epoch: BrokerEpoch
 
 
 class Tick(_Event, frozen=True, kw_only=True):

@@ -28,6 +28,7 @@ from controller.core.records import (
     TopicRecord,
     UserRecord,
 )
+from springtide.contract.epochs import BrokerEpoch
 from springtide.contract.errors import ControllerError
 from springtide.contract.partition_state import (
     NO_LEADER,
@@ -483,7 +484,7 @@ class ClusterImage:
         return self._changes[sequence - self._changes_start :]
 
 
-def check_member(member: Member | None, epoch: int) -> ControllerError:
+def check_member(member: Member | None, epoch: BrokerEpoch) -> ControllerError:
     """Return what is wrong with a request of this member's process, which says that it has this epoch."""
     if member is None:
         return ControllerError.BROKER_NOT_REGISTERED

@@ -18,6 +18,7 @@ from controller.core.assignment import completed, next_epoch
 from controller.core.draft import Draft, actor_of
 from controller.core.image import ClusterImage
 from controller.core.records import Cause
+from springtide.contract.epochs import BrokerEpoch
 from springtide.contract.errors import ControllerError
 from springtide.contract.lag_report import IsrProposal, IsrProposalResult
 from springtide.contract.partition_state import NO_LEADER, LeaderRecovery, PartitionState
@@ -158,7 +159,9 @@ def check_proposal(
     return ControllerError.NONE
 
 
-def is_eligible_member(image: ClusterImage, state: PartitionState, broker_id: int, broker_epoch: int) -> bool:
+def is_eligible_member(
+    image: ClusterImage, state: PartitionState, broker_id: int, broker_epoch: BrokerEpoch
+) -> bool:
     """Registered, unfenced, not shutting down, of the incarnation that qualified (KIP-841, KIP-903).
 
     A member that stays may be shutting down: the last in-sync leader must be able to let others in before

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from controller.core.image import ClusterImage
-from springtide.contract.epochs import PartitionEpoch
+from springtide.contract.epochs import BrokerEpoch, PartitionEpoch
 from springtide.contract.lag_report import LOG_EPOCHS_MAX, PartitionLag, ReplicaLogEnd
 from springtide.contract.partition_state import NO_LEADER, PartitionKey, PartitionState
 
@@ -128,7 +128,7 @@ def _is_exceeded(broker_id: int, told: Mapping[int, ReplicaLogEnd]) -> bool:
 
 
 class _Told(NamedTuple):
-    broker_epoch: int
+    broker_epoch: BrokerEpoch
     log_end: ReplicaLogEnd
 
 
@@ -140,7 +140,9 @@ class LogEnds:
     def __init__(self) -> None:
         self._told: dict[PartitionKey, dict[int, _Told]] = {}
 
-    def note(self, image: ClusterImage, broker_id: int, broker_epoch: int, log_end: ReplicaLogEnd) -> bool:
+    def note(
+        self, image: ClusterImage, broker_id: int, broker_epoch: BrokerEpoch, log_end: ReplicaLogEnd
+    ) -> bool:
         """Take in a replica's report. Return False for a late copy, about a state that has passed or from a
         broker that is not a replica."""
         key = (log_end.topic_id, log_end.partition)

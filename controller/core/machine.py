@@ -124,6 +124,7 @@ from controller.core.topics import (
 from controller.core.users import alter_users
 from controller.core.ways_out import QuarantinedReplicas, way_out_of_quarantine, way_out_without_leader
 from controller.core.witnesses import HINT, TermStart, evidence_in, evidence_in_rows, reply_of_halted
+from springtide.contract.epochs import ControllerEpoch
 from springtide.contract.errors import ControllerError
 from springtide.contract.lag_report import (
     LagReport,
@@ -167,7 +168,7 @@ class ClusterMachine:
         self,
         image: ClusterImage,
         *,
-        controller_epoch: int,
+        controller_epoch: ControllerEpoch,
         options: ControllerOptions,
         now_ms: int,
         terms: tuple[TermStart, ...] = (),

@@ -33,6 +33,7 @@ from controller.core.records import Cause, Change, ClusterRecord, Member, Remove
 from controller.core.sessions import Sessions
 from controller.core.topics import broker_facts, check_epoch, find_partition, operator_change
 from controller.core.workers import check_named, workers_named, workers_of
+from springtide.contract.epochs import BrokerEpoch
 from springtide.contract.partition_state import NO_LEADER, PartitionState
 
 _STILL_RUNNING_HINT = (
@@ -113,7 +114,7 @@ def remove_members(
     return MemberRemoved(member_id=event.member_id, dry_run=event.dry_run)
 
 
-def _keep_epoch(draft: Draft, epoch: int, change: Change) -> None:
+def _keep_epoch(draft: Draft, epoch: BrokerEpoch, change: Change) -> None:
     """Keep the highest epoch where the row that holds it is about to go, so that it is never reused."""
     image = draft.image
     if epoch == image.last_broker_epoch:
@@ -121,7 +122,7 @@ def _keep_epoch(draft: Draft, epoch: int, change: Change) -> None:
             ClusterRecord(
                 cluster_id=image.cluster_id,
                 configs=image.configs,
-                last_broker_epoch=image.last_broker_epoch,
+                last_broker_epoch=BrokerEpoch(image.last_broker_epoch),
                 change=change,
             )
         )

@@ -17,6 +17,7 @@ from controller.core.draft import Draft
 from controller.core.image import ClusterImage, check_member
 from controller.core.options import ControllerOptions
 from controller.core.records import Cause, Member, MemberKind
+from springtide.contract.epochs import NO_BROKER_EPOCH, BrokerEpoch, ControllerEpoch
 from springtide.contract.errors import ControllerError
 from springtide.contract.session import HeartbeatRequest, RegisterResponse
 
@@ -80,7 +81,7 @@ class Presence(ABC):
         alarms: AlarmBook,
         *,
         options: ControllerOptions,
-        controller_epoch: int,
+        controller_epoch: ControllerEpoch,
         now_ms: int,
     ) -> None:
         self._image = image
@@ -103,7 +104,7 @@ class Presence(ABC):
     def fence(self, draft: Draft, member_id: int, cause: Cause, reason: str) -> bool:
         """Stop trusting a member. Return False if it was fenced already."""
 
-    def check(self, member_id: int, epoch: int) -> ControllerError:
+    def check(self, member_id: int, epoch: BrokerEpoch) -> ControllerError:
         """Return what is wrong with a request of a member that has this epoch."""
         return check_member(self._members.get(member_id), epoch)
 
@@ -149,7 +150,7 @@ class Presence(ABC):
             f"another process holds {before.kind} id {before.member_id}: {before.host}:{before.port}",
         )
 
-    def _accept(self, member: Member, *, chain_epoch: int = -1) -> RegisterResponse:
+    def _accept(self, member: Member, *, chain_epoch: BrokerEpoch = NO_BROKER_EPOCH) -> RegisterResponse:
         return RegisterResponse(
             cluster_id=self._image.cluster_id,
             controller_epoch=self.controller_epoch,
@@ -189,7 +190,7 @@ class Presence(ABC):
         session.last_seen_ms = max(session.last_seen_ms, seen_ms)
         session.is_proven_dead = False
 
-    def record_applied(self, member_id: int, *, controller_epoch: int, sequence: int) -> None:
+    def record_applied(self, member_id: int, *, controller_epoch: ControllerEpoch, sequence: int) -> None:
         """Note a position that the member claims. One from another controller epoch, from
         before its registration or from the future says nothing about this stream."""
         if (
@@ -215,7 +216,7 @@ class Presence(ABC):
     def unfence_if_ready(self, draft: Draft, member_id: int, now_ms: int) -> None:
         """Trust a member that is ready."""
 
-    def on_proven_dead(self, draft: Draft, member_id: int, epoch: int) -> bool:
+    def on_proven_dead(self, draft: Draft, member_id: int, epoch: BrokerEpoch) -> bool:
         if self.check(member_id, epoch) is not ControllerError.NONE:
             return False  # about an incarnation that is gone
         self._by_id[member_id].last_seen_ms = None

@@ -15,6 +15,7 @@ from typing import ClassVar
 import msgspec
 
 from controller.core.effects import ProbeBroker
+from springtide.contract.epochs import NO_BROKER_EPOCH, BrokerEpoch
 from springtide.contract.partition_state import PartitionKey, PartitionState, TopicState
 from springtide.contract.security import UNKNOWN_USERS, AclsOfPattern, EntityQuotas, UserSecrets
 from springtide.contract.session import (
@@ -150,7 +151,7 @@ class BrokerRegistration(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     broker_id: int
-    broker_epoch: int
+    broker_epoch: BrokerEpoch
     incarnation_id: str
     host: str
     port: int
@@ -171,8 +172,8 @@ class BrokerRegistration(msgspec.Struct, frozen=True, kw_only=True):
     last_shutdown: ShutdownKind = ShutdownKind.FIRST_START
     registered_at_ms: int = 0
     version: str = ""
-    chain_epoch: int = -1
-    epoch_before_recovery: int = -1
+    chain_epoch: BrokerEpoch = NO_BROKER_EPOCH
+    epoch_before_recovery: BrokerEpoch = NO_BROKER_EPOCH
     worker_of: int | None = None
     kind: ClassVar = MemberKind.BROKER
 
@@ -181,7 +182,7 @@ class BrokerRegistration(msgspec.Struct, frozen=True, kw_only=True):
         return self.broker_id
 
     @property
-    def epoch(self) -> int:
+    def epoch(self) -> BrokerEpoch:
         return self.broker_epoch
 
     @property
@@ -235,7 +236,7 @@ class CoordinatorRegistration(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     coordinator_id: int
-    coordinator_epoch: int
+    coordinator_epoch: BrokerEpoch
     incarnation_id: str
     host: str
     port: int
@@ -254,7 +255,7 @@ class CoordinatorRegistration(msgspec.Struct, frozen=True, kw_only=True):
         return self.coordinator_id
 
     @property
-    def epoch(self) -> int:
+    def epoch(self) -> BrokerEpoch:
         return self.coordinator_epoch
 
     @property
@@ -293,7 +294,7 @@ class ClusterRecord(msgspec.Struct, frozen=True, kw_only=True, tag="cluster"):
 
     cluster_id: str
     configs: dict[str, str] = {}
-    last_broker_epoch: int = 0
+    last_broker_epoch: BrokerEpoch = BrokerEpoch(0)
     change: Change
 
 

@@ -53,7 +53,7 @@ from controller.core.records import (
 )
 from controller.core.shards import unnamed_shard
 from controller.core.topics import operator_change
-from springtide.contract.epochs import LeaderEpoch, PartitionEpoch
+from springtide.contract.epochs import BrokerEpoch, LeaderEpoch, PartitionEpoch
 from springtide.contract.holdings import HeldLog, Holdings, SetAsideLog
 from springtide.contract.partition_state import NO_LEADER, PartitionKey, PartitionState, TopicState
 from springtide.contract.session import ShutdownKind, Witness, owner_of
@@ -173,7 +173,7 @@ def recover(
     if not event.dry_run:
         change = operator_change(event, Cause.METADATA_RECOVERED)
         broker_epoch_min = max(image.last_broker_epoch, heard.broker_epoch) + EPOCH_MARGIN
-        _write(draft, held, topics, rebuilt, broker_epoch_min=broker_epoch_min, change=change)
+        _write(draft, held, topics, rebuilt, broker_epoch_min=BrokerEpoch(broker_epoch_min), change=change)
     undecided = tuple((s.topic_id, s.partition) for s in rebuilt if not s.isr)
     return MetadataRecovered(
         brokers=tuple(held),
@@ -491,7 +491,7 @@ def _write(
     topics: Mapping[str, TopicState],
     rebuilt: Iterable[PartitionState],
     *,
-    broker_epoch_min: int,
+    broker_epoch_min: BrokerEpoch,
     change: Change,
 ) -> None:
     """Write the states in the order in which they may be persisted; not by `write_partition`, because epochs
@@ -513,7 +513,7 @@ def _write(
         if broker_id not in held:
             draft.write_member(msgspec.structs.replace(broker, fenced=True), change)
     for number, holdings in enumerate(held.values(), start=1):
-        draft.write_member(_registration(image, holdings, broker_epoch_min + number), change)
+        draft.write_member(_registration(image, holdings, BrokerEpoch(broker_epoch_min + number)), change)
     for topic in list(image.topics.values()):
         if topic.topic_id not in topics and not topic.deleting:
             draft.write(RemoveTopicRecord(topic_id=topic.topic_id, topic=topic.topic, change=change))
@@ -523,7 +523,7 @@ def _write(
         draft.write(TopicRecord(state=topic, change=change))
 
 
-def _registration(image: ClusterImage, holdings: Holdings, broker_epoch: int) -> BrokerRegistration:
+def _registration(image: ClusterImage, holdings: Holdings, broker_epoch: BrokerEpoch) -> BrokerRegistration:
     """Fenced, until it has registered under its new epoch and applied what was rebuilt."""
     identity = holdings.identity
     before = image.brokers.get(identity.broker_id) or BrokerRegistration(

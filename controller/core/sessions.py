@@ -35,6 +35,7 @@ from controller.core.registration import (
     vouches_for_seats,
 )
 from controller.core.workers import workers_of
+from springtide.contract.epochs import BrokerEpoch, ControllerEpoch
 from springtide.contract.errors import ControllerError
 from springtide.contract.lag_report import CreatedLogs
 from springtide.contract.partition_state import PartitionKey
@@ -71,7 +72,7 @@ class Sessions(Presence):
         alarms: AlarmBook,
         *,
         options: ControllerOptions,
-        controller_epoch: int,
+        controller_epoch: ControllerEpoch,
         now_ms: int,
     ) -> None:
         super().__init__(image, alarms, options=options, controller_epoch=controller_epoch, now_ms=now_ms)
@@ -120,7 +121,7 @@ class Sessions(Presence):
         assigned = None if like is None else like.assigned_rack
         registration = BrokerRegistration(
             broker_id=request.broker_id,
-            broker_epoch=image.last_broker_epoch + 1,
+            broker_epoch=BrokerEpoch(image.last_broker_epoch + 1),
             incarnation_id=request.incarnation_id,
             host=request.host,
             port=request.port,
@@ -139,7 +140,9 @@ class Sessions(Presence):
             last_shutdown=request.last_shutdown,
             registered_at_ms=draft.wall_ms,
             version=request.version,
-            chain_epoch=before.chain_epoch if before and is_continued else image.last_broker_epoch + 1,
+            chain_epoch=BrokerEpoch(
+                before.chain_epoch if before and is_continued else image.last_broker_epoch + 1
+            ),
             worker_of=request.worker_of,
         )
         draft.write_member(

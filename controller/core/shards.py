@@ -19,6 +19,7 @@ from controller.core.draft import Draft, actor_of
 from controller.core.events import Refusal, RefusalCode
 from controller.core.image import ClusterImage, check_member
 from controller.core.records import Cause, MemberKind
+from springtide.contract.epochs import ControllerEpoch
 from springtide.contract.errors import ControllerError
 from springtide.contract.partition_state import (
     NO_COORDINATOR,
@@ -104,7 +105,9 @@ def ordinary_topics(image: ClusterImage) -> list[str]:
 # --- writers ------------------------------------------------------------------------------------------------
 
 
-def name_writer(draft: Draft, request: NameWriterRequest, *, controller_epoch: int) -> NameWriterResponse:
+def name_writer(
+    draft: Draft, request: NameWriterRequest, *, controller_epoch: ControllerEpoch
+) -> NameWriterResponse:
     """Name a new writer for each request: of which copy the answer is believed is not known here."""
     image = draft.image
     state = image.partitions.get((request.topic_id, request.partition))

@@ -20,6 +20,7 @@ import msgspec
 
 from controller.core.image import ClusterImage, check_member
 from controller.core.records import BrokerRegistration, Member, MemberKind
+from springtide.contract.epochs import NO_BROKER_EPOCH, BrokerEpoch, ControllerEpoch
 from springtide.contract.errors import ControllerError
 from springtide.contract.partition_state import PartitionKey, PartitionState, TopicState
 from springtide.contract.security import (
@@ -56,7 +57,7 @@ def plan_update(
     image: ClusterImage,
     request: PollRequest,
     *,
-    controller_epoch: int,
+    controller_epoch: ControllerEpoch,
     partitions_max: int = DELTA_PARTITIONS_MAX,
 ) -> UpdateRange | None:
     """Return the range that answers `request`; None if nothing is new, so the request waits."""
@@ -102,8 +103,8 @@ def build_range(
     image: ClusterImage,
     update: UpdateRange,
     *,
-    controller_epoch: int,
-    broker_epoch: int = -1,
+    controller_epoch: ControllerEpoch,
+    broker_epoch: BrokerEpoch = NO_BROKER_EPOCH,
     lineage: str = "",
 ) -> UpdateBatch:
     """The content of a range. The states are those of `image`, which may be newer than `to_sequence`: a

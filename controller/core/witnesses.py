@@ -37,6 +37,7 @@ from controller.core.events import (
 )
 from controller.core.image import ClusterImage
 from controller.core.shards import is_beyond
+from springtide.contract.epochs import BrokerEpoch, ControllerEpoch
 from springtide.contract.errors import ControllerError
 from springtide.contract.lag_report import LagReport, LagReportResponse
 from springtide.contract.session import HeartbeatResponse, RegisterRequest, RegisterResponse, Witness
@@ -49,7 +50,7 @@ class TermStart(msgspec.Struct, frozen=True, kw_only=True):
     """The start of a term's history of one cluster. lineage: "" is not known. records: how many had ever been
     persisted by then; -1: not known."""
 
-    controller_epoch: int
+    controller_epoch: ControllerEpoch
     lineage: str = ""
     records: int = -1
 
@@ -120,13 +121,17 @@ def _in_registration(image: ClusterImage, request: RegisterRequest) -> str | Non
     return _never_minted(image, request.broker_id, epoch)
 
 
-def _never_minted(image: ClusterImage, broker_id: int, broker_epoch: int) -> str:
+def _never_minted(image: ClusterImage, broker_id: int, broker_epoch: BrokerEpoch) -> str:
     highest = image.last_broker_epoch
     return f"broker {broker_id} was given broker epoch {broker_epoch}: the highest is {highest}"
 
 
 def _in_broker_epoch(
-    image: ClusterImage, broker_id: int, broker_epoch: int, incarnation_id: str, witness: Witness | None
+    image: ClusterImage,
+    broker_id: int,
+    broker_epoch: BrokerEpoch,
+    incarnation_id: str,
+    witness: Witness | None,
 ) -> str | None:
     if witness is None or witness.cluster_id != image.cluster_id:
         return None
@@ -192,7 +197,7 @@ def _in_proposals(image: ClusterImage, report: LagReport) -> str | None:
     return None
 
 
-def reply_of_halted(event: Event, *, evidence: str, controller_epoch: int) -> Reply | None:
+def reply_of_halted(event: Event, *, evidence: str, controller_epoch: ControllerEpoch) -> Reply | None:
     """Return the reply of a controller that decides nothing. No lease is renewed, none is ended: leaders go
     on while their in-sync followers vouch for them, as in a controller's absence (2.9, leases)."""
     error = ControllerError.METADATA_WENT_BACK

@@ -41,6 +41,7 @@ from controller.shell.driver import ClusterDriver
 from controller.shell.engine import Engine
 from controller.shell.outcomes import NotActive, OutcomeUnknown, Overloaded, UnknownCluster
 from springtide.contract.administration import AdminRequest
+from springtide.contract.epochs import BrokerEpoch, ControllerEpoch
 from springtide.contract.errors import ControllerAnswer, ControllerError
 from springtide.contract.lag_report import LagReport, LagReportResponse, ProblemCode
 from springtide.contract.preflight import PreflightReport, PreflightResponse
@@ -371,7 +372,7 @@ class BrokerApi:
     def _encode(self, answer: ControllerAnswer) -> bytes:
         return msgspec.json.encode(msgspec.structs.replace(answer, lineage=self._engine.lineage))
 
-    def _epoch(self) -> int:
+    def _epoch(self) -> ControllerEpoch:
         return self._engine.controller_epoch
 
     def _wall_ms(self) -> int:
@@ -394,8 +395,8 @@ class EncodedBatches:
         image: ClusterImage,
         update: UpdateRange,
         *,
-        controller_epoch: int,
-        broker_epoch: int,
+        controller_epoch: ControllerEpoch,
+        broker_epoch: BrokerEpoch,
         lineage: str = "",
     ) -> Pieces:
         """Return the batch in pieces, of which all brokers share the large one."""
@@ -404,7 +405,11 @@ class EncodedBatches:
         halves = self._kept.get(key)
         if halves is None:
             batch = build_range(
-                image, update, controller_epoch=controller_epoch, broker_epoch=_MARK, lineage=lineage
+                image,
+                update,
+                controller_epoch=controller_epoch,
+                broker_epoch=BrokerEpoch(_MARK),
+                lineage=lineage,
             )
             head, found, tail = msgspec.json.encode(batch).partition(_MARKED_FIELD)
             assert found, "UpdateBatch has a broker_epoch"

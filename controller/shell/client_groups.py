@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from springtide.contract.epochs import LeaderEpoch
+
 #: A topic's name and a partition's number.
 Place = tuple[str, int]
 
@@ -74,7 +76,7 @@ class CommittedPlace:
     """leader_epoch: of the last record read, if the client told it (KIP-320)."""
 
     offset: int
-    leader_epoch: int | None = None
+    leader_epoch: LeaderEpoch | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

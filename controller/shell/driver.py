@@ -63,6 +63,7 @@ from controller.shell.preflights import Preflights
 from controller.shell.published import PersistedChange, Published, observe, render
 from controller.shell.reported import Reported
 from controller.shell.timekeeper import Timekeeper
+from springtide.contract.epochs import BrokerEpoch
 from springtide.contract.errors import ControllerError
 from springtide.contract.session import HeartbeatResponse
 from springtide.log_lines import current_ids, ids_in_log
@@ -544,7 +545,7 @@ class ClusterDriver:
         names = "".join(f" {name}=%s" for name in fields)
         log.log(level, f"{event} cluster=%s{names}", self.cluster, *fields.values())
 
-    def on_session_closed(self, broker_id: int, broker_epoch: int) -> None:
+    def on_session_closed(self, broker_id: int, broker_epoch: BrokerEpoch) -> None:
         """The broker's open poll ended on its side: it stopped waiting, or it is dead. Its listener knows."""
         row = self.published.image.member(broker_id)
         if row is not None and row.epoch == broker_epoch and not row.fenced:

@@ -42,6 +42,7 @@ from controller.shell.metadata_store import cluster_creation
 from controller.shell.outcomes import ClusterExists, NotActive, OutcomeUnknown, Overloaded, UnknownCluster
 from controller.shell.published import truth
 from controller.shell.timekeeper import Timekeeper
+from springtide.contract.epochs import NO_CONTROLLER_EPOCH, ControllerEpoch
 
 log = logging.getLogger(__name__)
 
@@ -112,12 +113,12 @@ class Engine:
         return "active" if self.drivers.is_active else "standby"
 
     @property
-    def controller_epoch(self) -> int:
+    def controller_epoch(self) -> ControllerEpoch:
         """Return the epoch of the term being served, else of the active controller as last seen, else -1."""
         if self.drivers.term is not None:
             return self.drivers.term.controller_epoch
         active = self.leadership.active
-        return -1 if active is None else active.controller_epoch
+        return NO_CONTROLLER_EPOCH if active is None else active.controller_epoch
 
     @property
     def lineage(self) -> str:

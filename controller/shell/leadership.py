@@ -47,6 +47,7 @@ from controller.shell.meta import (
     SetData,
     Unknown,
 )
+from springtide.contract.epochs import ControllerEpoch
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +73,7 @@ class EpochRow(msgspec.Struct, frozen=True, kw_only=True):
     see. lineage: the random id of the term that has the number (its claim's id): where ZooKeeper goes back,
     the number is given again, and its lineage is not."""
 
-    controller_epoch: int
+    controller_epoch: ControllerEpoch
     controller_id: str = ""
     lineage: str = ""
 
@@ -84,7 +85,7 @@ class ClaimRow(msgspec.Struct, frozen=True, kw_only=True):
 
     controller_id: str
     url: str
-    controller_epoch: int
+    controller_epoch: ControllerEpoch
     claim_id: str
     halted: dict[str, str] = {}
 
@@ -99,7 +100,7 @@ class ActiveController:
 
     controller_id: str
     url: str
-    controller_epoch: int
+    controller_epoch: ControllerEpoch
     halted: Mapping[str, str]
 
 
@@ -238,7 +239,9 @@ class Leadership:
     async def raise_epoch(self, term: Term, controller_epoch_min: int) -> None:
         """End the term so that the next one's controller epoch is above `controller_epoch_min`."""
         epoch = max(term.controller_epoch, controller_epoch_min)
-        row = EpochRow(controller_epoch=epoch, controller_id=self._controller_id, lineage=term.lineage)
+        row = EpochRow(
+            controller_epoch=ControllerEpoch(epoch), controller_id=self._controller_id, lineage=term.lineage
+        )
         write = SetData(EPOCH_PATH, msgspec.json.encode(row), term.epoch_check.version)
         outcome = await self._meta.start_write([write]).outcome()
         term.resign(f"the metadata was recovered, the next controller epoch is above {epoch}: {outcome}")
@@ -307,10 +310,12 @@ class Leadership:
         claim = ClaimRow(
             controller_id=self._controller_id,
             url=self._url,
-            controller_epoch=epoch,
+            controller_epoch=ControllerEpoch(epoch),
             claim_id=self._ids.new_id(),
         )
-        row = EpochRow(controller_epoch=epoch, controller_id=self._controller_id, lineage=claim.claim_id)
+        row = EpochRow(
+            controller_epoch=ControllerEpoch(epoch), controller_id=self._controller_id, lineage=claim.claim_id
+        )
         self._pending_claim = claim
         sent_ms = self._clock.now_mono_ms()
         outcome = await self._meta.start_write(
@@ -372,7 +377,7 @@ class Leadership:
         rows = (
             (CONTROLLERS_PATH, b""),
             (CLUSTERS_PATH, b""),
-            (EPOCH_PATH, msgspec.json.encode(EpochRow(controller_epoch=0))),
+            (EPOCH_PATH, msgspec.json.encode(EpochRow(controller_epoch=ControllerEpoch(0)))),
         )
         for (path, data), node in zip(
             rows, await self._meta.get_many([path for path, _ in rows]), strict=True

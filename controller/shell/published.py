@@ -30,6 +30,7 @@ from controller.core.records import (
     UserRecord,
 )
 from controller.shell.security_rows import pattern_row
+from springtide.contract.epochs import ControllerEpoch
 from springtide.contract.partition_state import PartitionKey, PartitionState
 from springtide.contract.security import AclsOfPattern, UserSecrets
 
@@ -184,7 +185,9 @@ def snapshot(value: msgspec.Struct) -> dict[str, Any]:
     return shown
 
 
-def render(change: PersistedChange, *, cluster: str, controller_epoch: int) -> list[AuditedChange]:
+def render(
+    change: PersistedChange, *, cluster: str, controller_epoch: ControllerEpoch
+) -> list[AuditedChange]:
     """The change as the audit wants it. A topic's removal is also the removal of each of its partitions."""
     record, number, before, partitions_before = change
     after: msgspec.Struct | None = None
@@ -231,7 +234,7 @@ def render(change: PersistedChange, *, cluster: str, controller_epoch: int) -> l
     ]
 
 
-def truth(published: Published, *, controller_epoch: int) -> Iterator[AuditedChange]:
+def truth(published: Published, *, controller_epoch: ControllerEpoch) -> Iterator[AuditedChange]:
     """Every entity as it stands now, with its own last change: what the audit compares itself with after a
     gap. Collected at once, rendered as it is read, in any thread: rendering takes ten times as long."""
     image = published.image
@@ -283,7 +286,7 @@ def _audited(
     before: msgspec.Struct | None,
     after: msgspec.Struct | None,
     change: Change,
-    controller_epoch: int,
+    controller_epoch: ControllerEpoch,
 ) -> AuditedChange:
     return AuditedChange(
         cluster=cluster,

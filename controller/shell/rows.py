@@ -37,7 +37,7 @@ from controller.core.records import (
     Record,
 )
 from controller.core.witnesses import TermStart
-from springtide.contract.epochs import NO_LEADER_EPOCH, LeaderEpoch, PartitionEpoch
+from springtide.contract.epochs import NO_LEADER_EPOCH, ControllerEpoch, LeaderEpoch, PartitionEpoch
 from springtide.contract.partition_state import (
     NO_EPOCH,
     NO_LEADER,
@@ -71,7 +71,7 @@ class HeadRow(msgspec.Struct, frozen=True, kw_only=True):
     (core/witnesses.py)."""
 
     write_id: str
-    controller_epoch: int
+    controller_epoch: ControllerEpoch
     records: int
     terms: tuple[TermStart, ...] = ()
 

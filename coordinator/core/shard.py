@@ -68,6 +68,7 @@ from coordinator.core.shard_ports import (
     WriterNamed,
 )
 from coordinator.core.writer import ShardWriter, Stand
+from springtide.contract.epochs import LeaderEpoch
 from springtide.contract.partition_state import WriterId
 from springtide.wire.errors import ErrorCode
 from springtide.wire.record_batch import CorruptBatch
@@ -250,7 +251,7 @@ class ShardRuntime:
 
     def _read_on(self) -> None:
         self._read += 1
-        self._effects.append(ReadLog(self._read, self._replay.position, self._leader_epoch))
+        self._effects.append(ReadLog(self._read, self._replay.position, LeaderEpoch(self._leader_epoch)))
 
     def _begin_anew(self) -> None:
         self._replay = ShardReplay(self._new_machine())

@@ -11,6 +11,7 @@ from enum import Enum, auto
 
 from msgspec import Struct
 
+from springtide.contract.epochs import LeaderEpoch
 from springtide.contract.partition_state import WriterId
 from springtide.wire.errors import ErrorCode
 
@@ -43,7 +44,7 @@ class LeaderKnown(Struct, frozen=True):
     """What the newest metadata says of the partition. unclean_leader_epoch: the latest leader epoch that an
     unclean election began, or -1."""
 
-    leader_epoch: int
+    leader_epoch: LeaderEpoch
     unclean_leader_epoch: int
 
 
@@ -134,7 +135,7 @@ class ReadLog(Struct, frozen=True):
 
     read: int
     offset: int
-    leader_epoch: int
+    leader_epoch: LeaderEpoch
 
 
 class AskWriter(Struct, frozen=True):

@@ -12,6 +12,7 @@ from coordinator.core.groups.requests import CommitOffsets, OffsetsReply, Offset
 from coordinator.handlers.asking import ask_group
 from coordinator.handlers.context import CoordinatorContext
 from coordinator.handlers.topics import TOPIC_ID_SINCE, NamedPartitions, TopicName
+from springtide.contract.epochs import LeaderEpoch
 from springtide.node.handlers.context import Request
 from springtide.wire.errors import ErrorCode
 from springtide.wire.messages import (
@@ -46,7 +47,7 @@ def handle(context: CoordinatorContext, request: Request, message: OffsetCommitR
                 OffsetToCommit(
                     place,
                     entry.committed_offset,
-                    entry.committed_leader_epoch,
+                    LeaderEpoch(entry.committed_leader_epoch),
                     entry.committed_metadata,
                 )
                 for place, entry in named.known

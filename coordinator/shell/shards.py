@@ -19,6 +19,7 @@ from coordinator.core.machine import Machine
 from coordinator.core.shard import ShardPhase
 from coordinator.shell.shard_host import ShardCounters, ShardHost, ShardParts, WriterNamer
 from coordinator.shell.timers import Spawn
+from springtide.contract.epochs import BrokerEpoch
 from springtide.contract.partition_state import NO_EPOCH, PartitionKey, PartitionState, WriterId
 from springtide.contract.session import LevelShards
 from springtide.contract.updates import NameWriterResponse
@@ -45,7 +46,7 @@ class Shards:
         self,
         *,
         coordinator_id: int,
-        coordinator_epoch: Callable[[], int],
+        coordinator_epoch: Callable[[], BrokerEpoch],
         view: ClusterView,
         net: Net,
         clock: BrokerClock,

@@ -17,6 +17,7 @@ from enum import Enum, auto
 import msgspec
 
 from dataplane.core.results import DeletionResult
+from springtide.contract.epochs import LeaderEpoch
 from springtide.contract.lag_report import ReplicaProblem
 from springtide.wire.errors import ErrorCode
 
@@ -71,7 +72,7 @@ class StartFetching(msgspec.Struct, frozen=True):
     drops them."""
 
     leader_id: int
-    leader_epoch: int
+    leader_epoch: LeaderEpoch
 
 
 class StopFetching(msgspec.Struct, frozen=True):
@@ -101,7 +102,7 @@ class CopyDivergent(msgspec.Struct, frozen=True):
     hold_id: int
     first_offset: int
     next_offset: int
-    leader_epoch: int
+    leader_epoch: LeaderEpoch
     high_watermark: int
     cut_offset: int
 
@@ -111,7 +112,7 @@ class MendLog(msgspec.Struct, frozen=True):
     no seat and follows no leader meanwhile (5.7, scrubbing). Idempotent, like a standing effect."""
 
     leader_id: int
-    leader_epoch: int
+    leader_epoch: LeaderEpoch
 
 
 class CheckAtRest(msgspec.Struct, frozen=True):

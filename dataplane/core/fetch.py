@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from dataplane.core.fetch_session import Contact, FetchPosition
+from springtide.contract.epochs import BrokerEpoch
 from springtide.wire.fetch_request import LogMark
 
 
@@ -24,7 +25,7 @@ class ReplicaFetch(msgspec.Struct, frozen=True):
     """
 
     replica_id: int
-    broker_epoch: int
+    broker_epoch: BrokerEpoch
     position: FetchPosition
     max_bytes: int
     at_least_one: bool = True

@@ -25,6 +25,7 @@ from typing import NamedTuple
 import msgspec
 
 from dataplane.core.results import FETCH_BYTES_MAX, FetchResult
+from springtide.contract.epochs import NO_BROKER_EPOCH, BrokerEpoch, LeaderEpoch
 from springtide.contract.partition_state import PartitionKey
 from springtide.node.lease import NEVER_MS
 from springtide.wire.errors import ErrorCode
@@ -80,8 +81,8 @@ class FetchPosition(NamedTuple):
     the leader knows of producers below fetch_offset."""
 
     fetch_offset: int
-    last_fetched_epoch: int
-    leader_epoch: int
+    last_fetched_epoch: LeaderEpoch
+    leader_epoch: LeaderEpoch
     log_start_offset: int = -1
     max_bytes: int = FETCH_BYTES_MAX
     wants_producers: bool = False
@@ -110,7 +111,7 @@ class SessionRequest(msgspec.Struct, frozen=True, kw_only=True):
     session_id: int
     session_epoch: int
     replica_id: int = CONSUMER
-    broker_epoch: int = -1
+    broker_epoch: BrokerEpoch = NO_BROKER_EPOCH
     uses_topic_ids: bool = True
     partitions: Sequence[AskedPartition] = ()
     forgotten: Sequence[PartitionKey] = ()

@@ -54,6 +54,7 @@ from dataplane.core.producer_state import CorruptProducerSnapshot, decode_told_s
 from dataplane.core.results import FetchResult, LeaderAnswer
 from dataplane.core.role import ReplicaParts, ReplicaRole, check_position, out_of_range
 from dataplane.core.watermarks import UNKNOWN_OFFSET
+from springtide.contract.epochs import LeaderEpoch
 from springtide.contract.lag_report import ProblemCode
 from springtide.contract.partition_state import NO_LEADER, PartitionState
 from springtide.wire.errors import ErrorCode
@@ -150,7 +151,7 @@ class Follower(ReplicaRole):
         self._has_asked = True
         return FetchPosition(
             log.log_end_offset,
-            log.epochs.latest,
+            LeaderEpoch(log.epochs.latest),
             self._state.leader_epoch,
             self._log_start.offset,
             self._replica.options.fetch_bytes_max if self._has_room(0) else 0,
@@ -287,7 +288,7 @@ class Follower(ReplicaRole):
         )
 
     def on_unfit(
-        self, fetched: LeaderAnswer, *, at_high_watermark: LeaderAnswer, leader_epoch: int
+        self, fetched: LeaderAnswer, *, at_high_watermark: LeaderAnswer, leader_epoch: LeaderEpoch
     ) -> Effects:
         """The leader of this leader epoch, asked as by its follower for the records of the first hole,
         answered `fetched`, and those records do not fill it (`scrubbing.mend_position`). at_high_watermark:

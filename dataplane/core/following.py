@@ -21,6 +21,7 @@ from dataplane.core.fetch_session import FetchPosition, FollowerSession
 from dataplane.core.hosted import H
 from dataplane.core.learner_turns import LearnerTurns
 from dataplane.core.results import LeaderAnswer
+from springtide.contract.epochs import LeaderEpoch
 from springtide.contract.partition_state import PartitionKey
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch_request import LogMark
@@ -151,7 +152,7 @@ class FollowedLeader(Generic[H]):
                 self._set_position(hosted)
         return True
 
-    def _learn_on(self, hosted: H, fetched: LeaderAnswer, leader_epoch: int, now_ms: int) -> None:
+    def _learn_on(self, hosted: H, fetched: LeaderAnswer, leader_epoch: LeaderEpoch, now_ms: int) -> None:
         """A learner's fetch was answered."""
         is_sound = fetched.error is ErrorCode.NONE and fetched.diverging is None
         self._turns.on_answer(

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from dataplane.core.replica import Replica
+from springtide.contract.epochs import NO_LEADER_EPOCH, LeaderEpoch
 from springtide.contract.lag_report import PartitionLag
 from springtide.contract.partition_state import PartitionKey
 
@@ -27,7 +28,7 @@ class Hosted:
     #: Its fetches belong to a move: counted apart, and throttled where there is a rate (learner_turns.py).
     is_learner: bool = False
     #: Leader epoch in which it reached the high watermark: its leader may be waiting for it since.
-    caught_up_epoch: int = -1
+    caught_up_epoch: LeaderEpoch = NO_LEADER_EPOCH
 
     def __post_init__(self) -> None:
         self.key = (self.topic_id, self.partition)

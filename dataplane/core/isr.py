@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from dataplane.core.fetch import ReplicaFetch
 from dataplane.core.fetch_session import Contact
 from dataplane.core.watermarks import UNKNOWN_OFFSET
+from springtide.contract.epochs import NO_BROKER_EPOCH, BrokerEpoch
 from springtide.contract.lag_report import FollowerLag, IsrMember, IsrProposal, IsrProposalResult
 from springtide.contract.partition_state import LeaderRecovery, PartitionState
 from springtide.contract.throttles import is_learner
@@ -45,7 +46,7 @@ class FollowerProgress:
     """
 
     broker_id: int
-    broker_epoch: int = -1
+    broker_epoch: BrokerEpoch = NO_BROKER_EPOCH
     log_end_offset: int = UNKNOWN_OFFSET
     log_start_offset: int = UNKNOWN_OFFSET
     last_caught_up_ms: int = NEVER_MS
@@ -98,7 +99,7 @@ class FollowerProgress:
         session)."""
         self.last_caught_up_ms = max(self.last_caught_up_ms, self.last_heard_ms)
 
-    def forget(self, *, broker_epoch: int) -> None:
+    def forget(self, *, broker_epoch: BrokerEpoch) -> None:
         """Forget the follower's progress: what an earlier incarnation fetched proves nothing (I8, broker
         epochs fence incarnations)."""
         self.broker_epoch = broker_epoch
@@ -313,7 +314,7 @@ class InSyncSet:
         if follower is not None:
             newest = self.known_broker_epoch(follower)
             if newest > follower.broker_epoch >= 0:
-                follower.forget(broker_epoch=newest)
+                follower.forget(broker_epoch=BrokerEpoch(newest))
 
     # Proposals.
 
@@ -354,7 +355,9 @@ class InSyncSet:
             leader_epoch=self.state.leader_epoch,
             partition_epoch=self.state.partition_epoch,
             proposal_id=next(self._next_proposal_id),
-            isr=tuple(IsrMember(broker_id=r, broker_epoch=self._member_epoch(r)) for r in members),
+            isr=tuple(
+                IsrMember(broker_id=r, broker_epoch=BrokerEpoch(self._member_epoch(r))) for r in members
+            ),
             recovery=LeaderRecovery.RECOVERED,
         )
         self.pending = PendingProposal(proposal, now_ms)

@@ -59,6 +59,7 @@ from dataplane.core.results import (
 )
 from dataplane.core.role import ReplicaParts, ReplicaRole, check_epoch_start, check_position
 from dataplane.core.watermarks import UNKNOWN_OFFSET, committable_offset
+from springtide.contract.epochs import BrokerEpoch, LeaderEpoch
 from springtide.contract.errors import ControllerError
 from springtide.contract.lag_report import IsrProposal, IsrProposalResult, PartitionLag, ProblemCode
 from springtide.contract.partition_state import WRITER_BATCHES_MAX, PartitionState, Shard
@@ -274,7 +275,7 @@ class Leader(ReplicaRole):
             self._purgatory.add(
                 waiter,
                 required_offset=required_offset,
-                leader_epoch=self._log.epochs.epoch_at(duplicate.last_offset),
+                leader_epoch=LeaderEpoch(self._log.epochs.epoch_at(duplicate.last_offset)),
                 expires_ms=expires_ms,
             )
         return (
@@ -491,7 +492,7 @@ class Leader(ReplicaRole):
             (CompleteProduce(waiters, ErrorCode.NOT_LEADER_OR_FOLLOWER), problem) if waiters else (problem,)
         )
 
-    def _lost_by(self, follower: FollowerProgress, fetch_offset: int, broker_epoch: int) -> Effects:
+    def _lost_by(self, follower: FollowerProgress, fetch_offset: int, broker_epoch: BrokerEpoch) -> Effects:
         """A follower cuts nothing after its log was found to be a prefix of this one: if one process of it
         asks for less than it has had in this leader epoch, it was put back."""
         state = self.in_sync.state
@@ -550,7 +551,7 @@ class Leader(ReplicaRole):
             return refusal, NO_EFFECTS
         return self._read_committed(fetch, self._watermark.offset)
 
-    def _epoch_error(self, leader_epoch: int) -> ErrorCode:
+    def _epoch_error(self, leader_epoch: LeaderEpoch) -> ErrorCode:
         if leader_epoch < self.leader_epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
         return ErrorCode.UNKNOWN_LEADER_EPOCH
@@ -558,17 +559,17 @@ class Leader(ReplicaRole):
     # Offsets.
 
     def offset_for_leader_epoch(
-        self, *, current_leader_epoch: int, leader_epoch: int, now_ms: int
+        self, *, current_leader_epoch: int, leader_epoch: LeaderEpoch, now_ms: int
     ) -> EpochEndResult:
         if current_leader_epoch not in (-1, self.leader_epoch):
-            return EpochEndResult(self._epoch_error(current_leader_epoch))
+            return EpochEndResult(self._epoch_error(LeaderEpoch(current_leader_epoch)))
         if not self.may_serve(now_ms):
             return EpochEndResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         end = self._log.epochs.end_offset_for(leader_epoch, log_end_offset=self._log.log_end_offset)
-        return EpochEndResult(ErrorCode.NONE, end.leader_epoch, end.end_offset)
+        return EpochEndResult(ErrorCode.NONE, LeaderEpoch(end.leader_epoch), end.end_offset)
 
     def list_offset(
-        self, timestamp_ms: int, *, leader_epoch: int, now_ms: int
+        self, timestamp_ms: int, *, leader_epoch: LeaderEpoch, now_ms: int
     ) -> OffsetResult | TimestampLookup:
         if leader_epoch not in (-1, self.leader_epoch):
             return OffsetResult(self._epoch_error(leader_epoch))
@@ -578,7 +579,7 @@ class Leader(ReplicaRole):
         high_watermark = self._watermark.offset
         if timestamp_ms in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
             start = log.log_start_offset
-            return OffsetResult(ErrorCode.NONE, start, leader_epoch=log.epochs.epoch_at(start))
+            return OffsetResult(ErrorCode.NONE, start, leader_epoch=LeaderEpoch(log.epochs.epoch_at(start)))
         if timestamp_ms in (LATEST_TIERED_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP):
             return OffsetResult(ErrorCode.NONE)  # there is no other tier (KIP-1005, KIP-1023)
         if timestamp_ms >= 0:
@@ -589,7 +590,9 @@ class Leader(ReplicaRole):
             return OffsetResult(ErrorCode.OFFSET_NOT_AVAILABLE)
         if timestamp_ms == MAX_TIMESTAMP:
             return TimestampLookup(None, self.leader_epoch, high_watermark)
-        return OffsetResult(ErrorCode.NONE, high_watermark, leader_epoch=log.epochs.epoch_at(high_watermark))
+        return OffsetResult(
+            ErrorCode.NONE, high_watermark, leader_epoch=LeaderEpoch(log.epochs.epoch_at(high_watermark))
+        )
 
     def on_looked_up(
         self, lookup: TimestampLookup, found: TimestampHit | LogError | None, *, now_ms: int

@@ -12,6 +12,7 @@ from typing import Final
 
 from dataplane.core.hosted import Hosted
 from dataplane.core.throttle import LearnerThrottle
+from springtide.contract.epochs import LeaderEpoch
 from springtide.contract.partition_state import PartitionKey
 from springtide.contract.throttles import is_learner
 
@@ -72,7 +73,7 @@ class LearnerTurns:
         self.throttle.release(key, now_ms)
 
     def on_answer(
-        self, hosted: Hosted, size_bytes: int, *, leader_epoch: int, high_watermark: int, now_ms: int
+        self, hosted: Hosted, size_bytes: int, *, leader_epoch: LeaderEpoch, high_watermark: int, now_ms: int
     ) -> None:
         """A learner's fetch in `leader_epoch` was answered, and applied. high_watermark: -1: not told."""
         self.throttle.settle(hosted.key, size_bytes, now_ms)

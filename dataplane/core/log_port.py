@@ -20,6 +20,7 @@ from dataplane.core.compaction.known import KnownRounds
 from dataplane.core.leader_epochs import LeaderEpochs
 from dataplane.core.producer_state import ProducerStates
 from dataplane.core.room import Room
+from springtide.contract.epochs import BrokerEpoch, LeaderEpoch
 from springtide.wire.fetch_response import Compacted
 from springtide.wire.framing import FileChunk
 from springtide.wire.record_batch import BatchHeader
@@ -79,7 +80,7 @@ class LogSlice:
 class TimestampHit:
     offset: int
     timestamp_ms: int
-    leader_epoch: int
+    leader_epoch: LeaderEpoch
 
 
 class LogPort(Protocol):
@@ -102,7 +103,7 @@ class LogPort(Protocol):
         needed."""
 
     @property
-    def seal_chain_epoch(self) -> int:
+    def seal_chain_epoch(self) -> BrokerEpoch:
         """Return the chain epoch under which this log was sealed; -1 if the log proves nothing by itself."""
 
     @property
@@ -184,12 +185,12 @@ class LogPort(Protocol):
         """Return the first of the records with the largest timestamp, below end_offset (KIP-734). In a
         thread: as `find_timestamp`."""
 
-    def begin_leader_epoch(self, leader_epoch: int) -> None:
+    def begin_leader_epoch(self, leader_epoch: LeaderEpoch) -> None:
         """Record that `leader_epoch` starts at log_end_offset, even if no record ever follows (I20, a
         leadership without records leaves a trace). The caller asks for `PersistEpochs`; a process that dies
         before that, or before the first append, forgets it."""
 
-    def note_reconciled(self, leader_epoch: int) -> None:
+    def note_reconciled(self, leader_epoch: LeaderEpoch) -> None:
         """Remember in `epochs` that marks of unclean elections up to this epoch have had their effect (I15,
         below one's own high watermark only under a mark), so that a killed process knows it when it starts
         again."""

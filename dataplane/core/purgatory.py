@@ -18,6 +18,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from dataplane.core.leader_epochs import LeaderEpochs
+from springtide.contract.epochs import LeaderEpoch
 
 NEVER_EXPIRES_MS = 2**62
 
@@ -27,7 +28,7 @@ class Waiting(NamedTuple):
     written."""
 
     required_offset: int
-    leader_epoch: int
+    leader_epoch: LeaderEpoch
     expires_ms: int
     waiter: object
 
@@ -46,7 +47,9 @@ class Purgatory:
     def __len__(self) -> int:
         return len(self._queue)
 
-    def add(self, waiter: object, *, required_offset: int, leader_epoch: int, expires_ms: int) -> None:
+    def add(
+        self, waiter: object, *, required_offset: int, leader_epoch: LeaderEpoch, expires_ms: int
+    ) -> None:
         waiting = Waiting(required_offset, leader_epoch, expires_ms, waiter)
         queue = self._queue
         if not queue or queue[-1][0] <= required_offset:
@@ -56,7 +59,7 @@ class Purgatory:
         self.next_expiry_ms = min(self.next_expiry_ms, expires_ms)
 
     def complete_to(
-        self, high_watermark: int, *, leader_epoch: int, epochs: LeaderEpochs
+        self, high_watermark: int, *, leader_epoch: LeaderEpoch, epochs: LeaderEpochs
     ) -> tuple[tuple[object, ...], tuple[object, ...]]:
         """Return the (committed, overwritten) waiters that the high watermark has reached, in offset order.
         Overwritten: another record is now at the offset of the waiter's record."""

@@ -36,6 +36,7 @@ from dataplane.core.follower import Follower
 from dataplane.core.leader import Leader
 from dataplane.core.log_port import LogError
 from dataplane.core.role import Offline, ReplicaParts
+from springtide.contract.epochs import NO_LEADER_EPOCH
 from springtide.contract.errors import ControllerError
 from springtide.contract.lag_report import IsrProposalResult, ProblemCode
 from springtide.contract.partition_state import PartitionState
@@ -185,7 +186,9 @@ class Replica(ReplicaParts):
         if self.log.rotten:
             return standing
         return (
-            self.problem(ProblemCode.MENDED, "nothing of it is rotten any more", leader_epoch=-1),
+            self.problem(
+                ProblemCode.MENDED, "nothing of it is rotten any more", leader_epoch=NO_LEADER_EPOCH
+            ),
             *standing,
         )
 

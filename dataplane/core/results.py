@@ -7,6 +7,7 @@ import msgspec
 from dataplane.core.compaction.rounds import CompactionOptions
 from dataplane.core.log_port import Buffer, LogSlice
 from dataplane.core.producer_state import ProducerView
+from springtide.contract.epochs import NO_LEADER_EPOCH, LeaderEpoch
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch_response import AppliedRound, Compacted, EpochEnd
 from springtide.wire.refused_records import RefusedRecords
@@ -92,7 +93,7 @@ class EpochEndResult(msgspec.Struct, frozen=True):
     """One partition of an OffsetForLeaderEpoch answer; (-1, -1) is undefined."""
 
     error: ErrorCode
-    leader_epoch: int = -1
+    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
     end_offset: int = -1
 
 
@@ -109,7 +110,7 @@ class OffsetResult(msgspec.Struct, frozen=True):
     error: ErrorCode
     offset: int = -1
     timestamp_ms: int = -1
-    leader_epoch: int = -1
+    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
 
 
 class DeletionResult(msgspec.Struct, frozen=True):
@@ -129,7 +130,7 @@ class TimestampLookup(msgspec.Struct, frozen=True):
     None, the one with the largest timestamp; below `end_offset`. Its answer goes to `on_looked_up`."""
 
     timestamp_ms: int | None
-    leader_epoch: int
+    leader_epoch: LeaderEpoch
     end_offset: int
 
 

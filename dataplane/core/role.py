@@ -43,7 +43,7 @@ from dataplane.core.results import (
     TimestampLookup,
 )
 from dataplane.core.watermarks import HighWatermark, StoredLogStart
-from springtide.contract.epochs import LeaderEpoch
+from springtide.contract.epochs import NO_LEADER_EPOCH, LeaderEpoch
 from springtide.contract.lag_report import ProblemCode, ReplicaProblem
 from springtide.contract.partition_state import PartitionState
 from springtide.contract.updates import BrokerEndpoint
@@ -88,9 +88,9 @@ class ReplicaParts:
         self.role = ReplicaRole(self)
 
     @property
-    def leader_epoch(self) -> int:
+    def leader_epoch(self) -> LeaderEpoch:
         """Return -1 before the first state."""
-        return -1 if self.state is None else self.state.leader_epoch
+        return NO_LEADER_EPOCH if self.state is None else self.state.leader_epoch
 
     @property
     def high_watermark(self) -> int:
@@ -137,7 +137,7 @@ class ReplicaParts:
         code: ProblemCode,
         detail: str,
         *,
-        leader_epoch: int | None = None,
+        leader_epoch: LeaderEpoch | None = None,
         first_offset: int = -1,
         next_offset: int = -1,
         broker_id: int = -1,
@@ -251,14 +251,14 @@ class ReplicaRole:
         return FetchResult(self.refusal), NO_EFFECTS
 
     def offset_for_leader_epoch(
-        self, *, current_leader_epoch: int, leader_epoch: int, now_ms: int
+        self, *, current_leader_epoch: int, leader_epoch: LeaderEpoch, now_ms: int
     ) -> EpochEndResult:
         """Return where `leader_epoch` ends in this leader's log (KIP-101); current_leader_epoch -1: not
         stated."""
         return EpochEndResult(self.refusal)
 
     def list_offset(
-        self, timestamp_ms: int, *, leader_epoch: int, now_ms: int
+        self, timestamp_ms: int, *, leader_epoch: LeaderEpoch, now_ms: int
     ) -> OffsetResult | TimestampLookup:
         """Answer one of the special timestamps, or a timestamp >= 0; what has to be looked up in the log
         comes back as a TimestampLookup. No "latest" before this leader has committed past the start of its
@@ -348,7 +348,7 @@ class Offline(ReplicaRole):
     refusal = ErrorCode.KAFKA_STORAGE_ERROR
 
 
-def check_position(log: LogPort, fetch_offset: int, last_fetched_epoch: int) -> FetchResult | None:
+def check_position(log: LogPort, fetch_offset: int, last_fetched_epoch: LeaderEpoch) -> FetchResult | None:
     """Return None if the fetcher's log is a prefix of this one and its next record lies within it; else the
     answer (5.2, the exchange). Below the log start wins over diverging: the point of divergence may lie below
     it as well."""
@@ -369,7 +369,7 @@ def check_position(log: LogPort, fetch_offset: int, last_fetched_epoch: int) -> 
     return None
 
 
-def check_epoch_start(log: LogPort, fetch_offset: int, last_fetched_epoch: int) -> FetchResult | None:
+def check_epoch_start(log: LogPort, fetch_offset: int, last_fetched_epoch: LeaderEpoch) -> FetchResult | None:
     """Return None if a replica that ends at `fetch_offset` can have reached its newest epoch; else the answer
     by which it cuts that epoch. It led it, its host went back (3.10, a host that goes back), and it led it
     again from an earlier offset. What this log has there is of an epoch before, which it would refuse."""

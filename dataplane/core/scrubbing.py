@@ -17,6 +17,7 @@ import msgspec
 
 from dataplane.core.fetch_session import FetchPosition
 from dataplane.core.log_port import LogPort, RottenRange
+from springtide.contract.epochs import LeaderEpoch
 from springtide.contract.partition_state import PartitionKey
 from springtide.wire.record_batch import CorruptBatch, crc_is_valid, iter_headers
 
@@ -77,25 +78,25 @@ class ScrubOrder:
         return at.covered_ms == NEVER_MS or not 0 <= wall_ms - at.covered_ms < self._interval_ms
 
 
-def mend_position(log: LogPort, first_offset: int, leader_epoch: int) -> FetchPosition:
+def mend_position(log: LogPort, first_offset: int, leader_epoch: LeaderEpoch) -> FetchPosition:
     """Return the position from which a mending replica fetches, as an ordinary follower, while the leader
     does not know yet that the records of the first hole are committed. A fetch from there says only that the
     log is whole up to there, which is true. The leader's records there, in this leader epoch, would have been
     sent to the replica anyway."""
     return FetchPosition(
         first_offset,
-        log.epochs.epoch_at(first_offset - 1),
+        LeaderEpoch(log.epochs.epoch_at(first_offset - 1)),
         leader_epoch,
         log.log_start_offset,
         MEND_BYTES_MAX,
     )
 
 
-def committed_position(log: LogPort, high_watermark: int, leader_epoch: int) -> FetchPosition:
+def committed_position(log: LogPort, high_watermark: int, leader_epoch: LeaderEpoch) -> FetchPosition:
     """Return the position of a consumer that has read what is known here to be committed. A leader that lacks
     any of it answers such a fetch with an error, or that the two diverge."""
     return FetchPosition(
-        high_watermark, log.epochs.epoch_at(high_watermark - 1), leader_epoch, -1, MEND_BYTES_MAX
+        high_watermark, LeaderEpoch(log.epochs.epoch_at(high_watermark - 1)), leader_epoch, -1, MEND_BYTES_MAX
     )
 
 

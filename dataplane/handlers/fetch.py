@@ -31,6 +31,7 @@ from dataplane.handlers.context import BrokerContext
 from dataplane.handlers.leaders import LeaderHints
 from dataplane.handlers.list_offsets import ISOLATION_LEVELS, error_of_unhosted_id
 from dataplane.shell.hosted import HostedPartition
+from springtide.contract.epochs import BrokerEpoch, LeaderEpoch
 from springtide.contract.partition_state import PartitionKey
 from springtide.node.authorization import ClientRights
 from springtide.node.clock import last_beat
@@ -93,7 +94,7 @@ def handle(context: BrokerContext, request: Request) -> None:
             session_id=message.session_id,
             session_epoch=message.session_epoch,
             replica_id=message.replica_id,
-            broker_epoch=message.broker_epoch,
+            broker_epoch=BrokerEpoch(message.broker_epoch),
             uses_topic_ids=uses_topic_ids,
             partitions=[
                 AskedPartition(
@@ -151,8 +152,8 @@ def handle(context: BrokerContext, request: Request) -> None:
 def _position(asked: FetchPartition, bytes_min: int) -> FetchPosition:
     return FetchPosition(
         asked.fetch_offset,
-        asked.last_fetched_epoch,
-        asked.leader_epoch,
+        LeaderEpoch(asked.last_fetched_epoch),
+        LeaderEpoch(asked.leader_epoch),
         asked.log_start_offset,
         max(asked.max_bytes, bytes_min),
         asked.wants_producers,

@@ -26,6 +26,7 @@ from dataplane.core.results import (
 from dataplane.handlers.context import BrokerContext
 from dataplane.shell.hosted import HostedPartition
 from dataplane.shell.lookups import Found, look_up
+from springtide.contract.epochs import LeaderEpoch
 from springtide.node.handlers.context import Request
 from springtide.node.handlers.metadata import is_legal_topic_name
 from springtide.security.acls.model import Operation, ResourceType
@@ -103,7 +104,7 @@ class _ListOffsets:
             return
         result = hosted.replica.role.list_offset(
             asked.timestamp,
-            leader_epoch=asked.current_leader_epoch,
+            leader_epoch=LeaderEpoch(asked.current_leader_epoch),
             now_ms=request.now_ms,
         )
         self._go_on(place, hosted, result, LOOKUPS_AGAIN_MAX)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataplane.core.results import EpochEndResult
 from dataplane.handlers.context import BrokerContext
 from dataplane.handlers.list_offsets import error_of_unhosted
+from springtide.contract.epochs import LeaderEpoch
 from springtide.node.handlers.context import Request
 from springtide.security.acls.model import Operation, ResourceType
 from springtide.wire.errors import ErrorCode
@@ -56,7 +57,9 @@ def _epoch_end(
         result = EpochEndResult(error=error_of_unhosted(context, topic, asked.partition))
     else:
         result = hosted.replica.role.offset_for_leader_epoch(
-            current_leader_epoch=asked.current_leader_epoch, leader_epoch=asked.leader_epoch, now_ms=now_ms
+            current_leader_epoch=asked.current_leader_epoch,
+            leader_epoch=LeaderEpoch(asked.leader_epoch),
+            now_ms=now_ms,
         )
     return _told(asked.partition, result)
 

@@ -34,6 +34,7 @@ from dataplane.storage.health import ClosedLog
 from dataplane.storage.log_dir import DIVERGENT, LogDir
 from dataplane.storage.log_settings import PartitionId
 from dataplane.storage.partition_log import PartitionLog
+from springtide.contract.epochs import BrokerEpoch, ControllerEpoch
 from springtide.contract.holdings import SetAsideLog
 from springtide.contract.partition_state import PartitionKey, PartitionState, TopicState
 from springtide.contract.session import DiskSpace
@@ -68,9 +69,9 @@ def read_seen(disk: Disk, path: str) -> Seen:
     try:
         match (encoded or b"").split():
             case [epoch]:
-                return Seen(int(epoch))
+                return Seen(ControllerEpoch(int(epoch)))
             case [epoch, records, *lineage]:
-                return Seen(int(epoch), b"".join(lineage).decode("ascii"), int(records))
+                return Seen(ControllerEpoch(int(epoch)), b"".join(lineage).decode("ascii"), int(records))
     except ValueError:
         pass
     if encoded:
@@ -409,7 +410,7 @@ class DataDirectory:
         """Note durably that this process went back in time: the next one must not vouch for these logs."""
         await self._threads.run(self.log_dir.claim.disown)
 
-    async def on_registered(self, *, cluster_id: str, broker_epoch: int) -> None:
+    async def on_registered(self, *, cluster_id: str, broker_epoch: BrokerEpoch) -> None:
         """Store the registration durably before the new incarnation does anything. Raise LogDirRefused."""
         await self._threads.run(
             lambda: self.log_dir.on_registered(cluster_id=cluster_id, broker_epoch=broker_epoch)

@@ -47,6 +47,7 @@ from dataplane.shell.hosted import HostedPartition
 from dataplane.shell.metrics import BrokerCounters
 from dataplane.shell.produces import Produces
 from dataplane.shell.served_learners import ServedLearners
+from springtide.contract.epochs import LeaderEpoch
 from springtide.contract.lag_report import ProblemCode
 from springtide.contract.partition_state import PartitionKey
 from springtide.node.clock import Clock
@@ -60,7 +61,7 @@ DeletionWaiter = Callable[[DeletionResult], None]
 class ReplicaFetching(Protocol):
     """The replica fetchers."""
 
-    def follow(self, hosted: HostedPartition, *, leader_id: int, leader_epoch: int) -> None: ...
+    def follow(self, hosted: HostedPartition, *, leader_id: int, leader_epoch: LeaderEpoch) -> None: ...
 
     def unfollow(self, key: PartitionKey) -> None: ...
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from dataplane.core.fetch_session import FINAL_EPOCH, FollowerRequest
 from dataplane.shell.config import BrokerConfig
+from springtide.contract.epochs import BrokerEpoch
 from springtide.contract.partition_state import PartitionKey
 from springtide.node.topic_ids import topic_id_bytes
 from springtide.wire import fetch_request
@@ -20,7 +21,9 @@ HURRY_CORRELATION_ID = -1
 class FetchEncoder:
     """`broker_epoch` tells the epoch of this broker's registration, which every request bears."""
 
-    def __init__(self, *, broker_id: int, broker_epoch: Callable[[], int], config: BrokerConfig) -> None:
+    def __init__(
+        self, *, broker_id: int, broker_epoch: Callable[[], BrokerEpoch], config: BrokerConfig
+    ) -> None:
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._client_id = f"broker-{broker_id}"

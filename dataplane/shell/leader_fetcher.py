@@ -33,6 +33,7 @@ from dataplane.shell.effect_runner import EffectRunner
 from dataplane.shell.fetch_encoder import HURRY_CORRELATION_ID, FetchEncoder
 from dataplane.shell.hosted import HostedPartition
 from dataplane.shell.metrics import BrokerCounters
+from springtide.contract.epochs import LeaderEpoch
 from springtide.contract.updates import BrokerEndpoint
 from springtide.node.clock import Clock
 from springtide.node.cluster_view import ClusterView
@@ -130,7 +131,7 @@ class LeaderFetcher(FollowedLeader[HostedPartition]):
             self._ask()
 
     def _learn_on(
-        self, hosted: HostedPartition, fetched: LeaderAnswer, leader_epoch: int, now_ms: int
+        self, hosted: HostedPartition, fetched: LeaderAnswer, leader_epoch: LeaderEpoch, now_ms: int
     ) -> None:
         self._parts.counters.reassignment_bytes_in += len(fetched.records)
         super()._learn_on(hosted, fetched, leader_epoch, now_ms)

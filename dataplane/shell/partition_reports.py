@@ -8,7 +8,7 @@ from typing import Final
 from dataplane.shell.data_directory import DataDirectory
 from dataplane.shell.effect_runner import EffectRunner
 from dataplane.shell.partitions import PartitionTable
-from springtide.contract.epochs import LeaderEpoch
+from springtide.contract.epochs import BrokerEpoch, LeaderEpoch
 from springtide.contract.holdings import HeldLog, Holdings, SetAsideLog
 from springtide.contract.lag_report import LagReportResponse
 from springtide.contract.session import RegisterRequest
@@ -39,7 +39,7 @@ class PartitionReports:
         return Holdings(
             identity=identity,
             has_view=has_view,
-            broker_epoch_max=table.broker_epoch_max,
+            broker_epoch_max=BrokerEpoch(table.broker_epoch_max),
             broker_ids=tuple(view.brokers),
             cluster_configs=view.cluster_configs,
             topics=tuple(view.topics.values()),

@@ -14,6 +14,7 @@ from typing import Final, Protocol
 import trio
 
 from dataplane.storage.disk import Disk
+from springtide.contract.epochs import BrokerEpoch
 from springtide.contract.preflight import (
     DiskFigures,
     PeerReach,
@@ -60,7 +61,7 @@ class Preflight:
         self,
         *,
         broker_id: int,
-        broker_epoch: Callable[[], int],
+        broker_epoch: Callable[[], BrokerEpoch],
         client: ReportSink,
         net: Net,
         clock: Clock,

@@ -19,6 +19,7 @@ from dataplane.shell.fetch_encoder import FetchEncoder
 from dataplane.shell.hosted import HostedPartition
 from dataplane.shell.leader_fetcher import FetcherParts, LeaderFetcher
 from dataplane.shell.metrics import BrokerCounters
+from springtide.contract.epochs import BrokerEpoch, LeaderEpoch
 from springtide.contract.partition_state import PartitionKey
 from springtide.contract.throttles import FOLLOWER_RATE, effective_rate
 from springtide.node.clock import Clock, sleep_to_beat
@@ -35,7 +36,7 @@ class ReplicaFetchers:
         self,
         *,
         broker_id: int,
-        broker_epoch: Callable[[], int],
+        broker_epoch: Callable[[], BrokerEpoch],
         effects: EffectRunner,
         view: ClusterView,
         net: Net,
@@ -93,7 +94,7 @@ class ReplicaFetchers:
             for fetcher in list(self._following.leaders.values()):
                 fetcher.check_silence(now_ms)
 
-    def follow(self, hosted: HostedPartition, *, leader_id: int, leader_epoch: int) -> None:
+    def follow(self, hosted: HostedPartition, *, leader_id: int, leader_epoch: LeaderEpoch) -> None:
         """Idempotent: what runs already in this leader epoch is left alone."""
         del leader_epoch  # the replica states it with each position
         if self._is_stopped:

@@ -17,6 +17,7 @@ from typing import Final
 from dataplane.core.log_port import LogError
 from dataplane.shell.hosted import HostedPartition
 from dataplane.storage.health import ClosedLog
+from springtide.contract.epochs import BrokerEpoch
 from springtide.contract.partition_state import PartitionKey
 from springtide.node.threads import Threads
 
@@ -94,7 +95,7 @@ class Seals:
     async def _seal(self, hosted: HostedPartition) -> None:
         self._busy.add(hosted.key)
         try:
-            hosted.log.seal.begin(self.chain_epoch, end_offset=hosted.log.log_end_offset)
+            hosted.log.seal.begin(BrokerEpoch(self.chain_epoch), end_offset=hosted.log.log_end_offset)
             await self._threads.run(hosted.log.seal.store)
         except LogError as error:
             self._fail(error)

@@ -39,7 +39,6 @@ from dataplane.storage.fresh_mark import FreshMark, is_mark_fresh
 from dataplane.storage.health import DirectoryHealth
 from dataplane.storage.log_dir_identity import (
     META_FILE,
-    NO_BROKER_EPOCH,
     CleanMarker,
     LogDirMeta,
     LogDirRefused,
@@ -49,6 +48,7 @@ from dataplane.storage.log_dir_identity import (
     encode_meta,
     shutdown_kind,
 )
+from springtide.contract.epochs import NO_BROKER_EPOCH, BrokerEpoch
 from springtide.contract.session import UNANSWERED_INCARNATIONS_MAX, ShutdownKind
 
 MARKER_FILE = "clean-shutdown"
@@ -104,7 +104,7 @@ class DirectoryClaim:
         if self.meta.cluster_id and self.meta.cluster_id != cluster_id:
             raise LogDirRefused(f"{self.path} belongs to cluster {self.meta.cluster_id}, not {cluster_id}")
 
-    def on_registered(self, *, cluster_id: str, broker_epoch: int) -> None:
+    def on_registered(self, *, cluster_id: str, broker_epoch: BrokerEpoch) -> None:
         """Record the new incarnation, durably, before it does anything."""
         self._write_meta(
             LogDirMeta(cluster_id, self.meta.broker_id, self.meta.dir_id, broker_epoch, self._boot_id)

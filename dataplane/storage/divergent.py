@@ -28,6 +28,7 @@ from dataplane.core.scrubbing import good_ranges
 from dataplane.storage.disk import Disk, File, replace_durably
 from dataplane.storage.health import CorruptLog, DirectoryHealth
 from dataplane.storage.partition_log import PartitionLog
+from springtide.contract.epochs import LeaderEpoch
 from springtide.wire.framing import FileChunk
 
 COPY_BYTES_MAX = 1024 * 1024
@@ -49,7 +50,7 @@ class DivergentRange:
     first_offset: int
     next_offset: int
     high_watermark: int
-    leader_epoch: int
+    leader_epoch: LeaderEpoch
     last_epoch: int
     written_ms: int
     reason: str
@@ -90,7 +91,7 @@ def copy_divergent(
     *,
     first_offset: int,
     high_watermark: int,
-    leader_epoch: int,
+    leader_epoch: LeaderEpoch,
     reason: str,
     now_ms: int,
     health: DirectoryHealth,

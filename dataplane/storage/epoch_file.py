@@ -13,6 +13,7 @@ from threading import Lock
 from dataplane.core.leader_epochs import CHECKPOINT_BYTES_MAX, LeaderEpochs
 from dataplane.storage.disk import Disk, fsync_file, read_whole, replace, replace_durably
 from dataplane.storage.health import LogHealth
+from springtide.contract.epochs import LeaderEpoch
 from springtide.wire.record_batch import BatchHeader
 
 EPOCHS_FILE = "leader-epochs"
@@ -32,7 +33,7 @@ class EpochFile:
         self.epochs = epochs
         self.is_behind = False
 
-    def begin(self, leader_epoch: int, *, start_offset: int) -> None:
+    def begin(self, leader_epoch: LeaderEpoch, *, start_offset: int) -> None:
         """Record that an epoch begins. The file is behind until `write`."""
         with self._lock:
             if self.epochs.assign(leader_epoch, start_offset=start_offset):
@@ -48,7 +49,7 @@ class EpochFile:
                 end_offset = header.next_offset
         self.write()
 
-    def reconcile(self, leader_epoch: int) -> None:
+    def reconcile(self, leader_epoch: LeaderEpoch) -> None:
         """See LogPort.note_reconciled."""
         with self._lock:
             is_news = self.epochs.reconcile(leader_epoch)

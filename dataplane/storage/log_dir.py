@@ -47,7 +47,7 @@ from dataplane.storage.quarantine import Quarantine, SetAsideNote, free_name, re
 from dataplane.storage.recovery import DamagedLog, OpenedLog, open_partition_log
 from dataplane.storage.stored_offsets import StoredOffsets
 from dataplane.storage.tail_cache import TailBudget
-from springtide.contract.epochs import LeaderEpoch
+from springtide.contract.epochs import BrokerEpoch, LeaderEpoch
 from springtide.contract.holdings import SetAsideLog
 from springtide.contract.partition_state import PartitionState, TopicState
 from springtide.contract.session import ShutdownKind
@@ -102,7 +102,7 @@ class LogDir:
             is_synced_later=self.syncs_all,
         )
 
-    def on_registered(self, *, cluster_id: str, broker_epoch: int) -> None:
+    def on_registered(self, *, cluster_id: str, broker_epoch: BrokerEpoch) -> None:
         """Record the new incarnation, durably, before it does anything; raise LogDirRefused if the directory
         belongs to another cluster. Fsyncs: thread.
         """

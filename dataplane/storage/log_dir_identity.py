@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from dataplane.storage.checked_json import CorruptJson, decode_checked, encode_checked
+from springtide.contract.epochs import NO_BROKER_EPOCH, BrokerEpoch
 from springtide.contract.session import ShutdownKind
 
 META_FILE = "meta.json"
-NO_BROKER_EPOCH = -1
 
 
 class LogDirRefused(Exception):
@@ -33,7 +33,7 @@ class LogDirMeta:
     cluster_id: str
     broker_id: int
     dir_id: str
-    broker_epoch: int
+    broker_epoch: BrokerEpoch
     boot_id: str
     unanswered: tuple[str, ...] = ()
 
@@ -95,7 +95,7 @@ class CleanMarker:
     """clean-shutdown: the broker epoch that it stands for, and the title of the recovery points that were
     written before it, up to the end of each log. Markers of older releases have none."""
 
-    broker_epoch: int
+    broker_epoch: BrokerEpoch
     recovery_points: str = ""
 
     def suits(self, recovery_points: str) -> bool:
@@ -119,7 +119,7 @@ def decode_marker(encoded: bytes | None) -> CleanMarker | None:
     broker_epoch, recovery_points = fields.get("broker_epoch"), fields.get("recovery_points", "")
     if not (isinstance(broker_epoch, int) and isinstance(recovery_points, str)):
         return None
-    return CleanMarker(broker_epoch, recovery_points)
+    return CleanMarker(BrokerEpoch(broker_epoch), recovery_points)
 
 
 def _decode_object(name: str, encoded: bytes) -> dict[str, Any]:

@@ -51,6 +51,7 @@ from dataplane.storage.segment_list import SegmentList
 from dataplane.storage.snapshots import ProducerSnapshots
 from dataplane.storage.tail_cache import GATHER_BYTES_MAX, TailCache, is_kept
 from dataplane.storage.timestamp_reading import TimestampReading
+from springtide.contract.epochs import BrokerEpoch, LeaderEpoch
 from springtide.wire.fetch_response import Compacted
 from springtide.wire.record_batch import BatchHeader
 
@@ -162,7 +163,7 @@ class PartitionLog:
         return self.seal.current is not None and self.seal.vouched_max < self.log_end_offset
 
     @property
-    def seal_chain_epoch(self) -> int:
+    def seal_chain_epoch(self) -> BrokerEpoch:
         """See LogPort."""
         return self.seal.chain_epoch
 
@@ -267,12 +268,12 @@ class PartitionLog:
             or not segment.has_room_for(last, size_bytes, index_bytes_max=options.index_bytes_max)
         )
 
-    def begin_leader_epoch(self, leader_epoch: int) -> None:
+    def begin_leader_epoch(self, leader_epoch: LeaderEpoch) -> None:
         """See LogPort. `persist_epochs`, a flush or the first append writes the file."""
         self._health.check()
         self._epoch_file.begin(leader_epoch, start_offset=self.log_end_offset)
 
-    def note_reconciled(self, leader_epoch: int) -> None:
+    def note_reconciled(self, leader_epoch: LeaderEpoch) -> None:
         """See LogPort. The note is written and made durable like a new epoch."""
         self._health.check()
         self._epoch_file.reconcile(leader_epoch)

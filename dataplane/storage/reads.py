@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataplane.core.log_port import LogSlice, TimestampHit
 from dataplane.storage.health import CorruptLog
 from dataplane.storage.segment import NO_TIMESTAMP, Segment, latest_timestamp
+from springtide.contract.epochs import LeaderEpoch
 from springtide.wire.framing import FileChunk
 from springtide.wire.record_batch import BatchHeader, CorruptBatch
 from springtide.wire.records import iter_records
@@ -182,9 +183,9 @@ def _find_in_batch(
             if record.offset >= end_offset:
                 return None
             if record.timestamp >= timestamp_ms and record.offset >= log_start_offset:
-                return TimestampHit(record.offset, record.timestamp, header.leader_epoch)
+                return TimestampHit(record.offset, record.timestamp, LeaderEpoch(header.leader_epoch))
     except CorruptBatch:
         # The producer sealed nonsense under a valid CRC: its consumers fail on it, lookups need not.
         first = max(header.base_offset, log_start_offset)
-        return TimestampHit(first, header.max_timestamp, header.leader_epoch)
+        return TimestampHit(first, header.max_timestamp, LeaderEpoch(header.leader_epoch))
     return None

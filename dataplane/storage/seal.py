@@ -22,6 +22,7 @@ from dataplane.storage.disk import Disk, read_whole, replace_durably, unlink_dur
 from dataplane.storage.durability import Durability
 from dataplane.storage.health import LogHealth
 from dataplane.storage.segment_list import SegmentList
+from springtide.contract.epochs import NO_BROKER_EPOCH, BrokerEpoch, LeaderEpoch
 
 SEAL_FILE = "seal"
 SEAL_BYTES_MAX = 1024
@@ -30,8 +31,8 @@ SEAL_BYTES_MAX = 1024
 class Seal(msgspec.Struct, frozen=True, kw_only=True):
     """leader_epoch: the newest of the log's history when it was sealed. end_offset: X, exclusive."""
 
-    chain_epoch: int
-    leader_epoch: int
+    chain_epoch: BrokerEpoch
+    leader_epoch: LeaderEpoch
     end_offset: int
 
     def is_kept_by(self, epochs: LeaderEpochs, *, log_end_offset: int) -> bool:
@@ -98,17 +99,19 @@ class LogSeal:
         self.vouched_max = 0
 
     @property
-    def chain_epoch(self) -> int:
+    def chain_epoch(self) -> BrokerEpoch:
         """Return the chain epoch of the stored seal; -1 without one."""
-        return self.current.chain_epoch if self.current is not None and self._is_durable else -1
+        return self.current.chain_epoch if self.current is not None and self._is_durable else NO_BROKER_EPOCH
 
     def adopt(self, seal: Seal) -> None:
         """Adopt the stored seal: the log was opened and holds what the seal promises."""
         self.current, self._is_durable, self.vouched_max = seal, True, seal.end_offset
 
-    def begin(self, chain_epoch: int, *, end_offset: int) -> None:
+    def begin(self, chain_epoch: BrokerEpoch, *, end_offset: int) -> None:
         """Vouch for nothing more from now on, at the log's end. Loop; `store` in a thread follows."""
-        self.current = Seal(chain_epoch=chain_epoch, leader_epoch=self._epochs.latest, end_offset=end_offset)
+        self.current = Seal(
+            chain_epoch=chain_epoch, leader_epoch=LeaderEpoch(self._epochs.latest), end_offset=end_offset
+        )
         self._is_durable, self.vouched_max = False, end_offset
         self._changes = self._segments.changes
 

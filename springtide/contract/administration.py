@@ -12,6 +12,7 @@ from enum import StrEnum
 
 import msgspec
 
+from springtide.contract.epochs import BrokerEpoch
 from springtide.contract.errors import ControllerAnswer
 from springtide.contract.security import QuotaEntity
 from springtide.security.acls.model import AclBinding, AclFilter
@@ -215,7 +216,7 @@ class AdminRequest(msgspec.Struct, frozen=True, kw_only=True):
     and found allowed by the cluster's ACLs; None: the client is not known, or there is no authorizer."""
 
     broker_id: int
-    broker_epoch: int
+    broker_epoch: BrokerEpoch
     client_id: str | None = None
     client_host: str
     principal: str | None = None

@@ -12,4 +12,11 @@ LeaderEpoch = NewType("LeaderEpoch", int)
 #: Goes up by one with each change of a partition's state (I6, partition epochs order everything).
 PartitionEpoch = NewType("PartitionEpoch", int)
 
+#: Names one run of a member: registration mints it, greater than every one before.
+BrokerEpoch = NewType("BrokerEpoch", int)
+#: Unique per active controller, strictly increasing: members refuse what a deposed controller says.
+ControllerEpoch = NewType("ControllerEpoch", int)
+
 NO_LEADER_EPOCH: Final = LeaderEpoch(-1)
+NO_BROKER_EPOCH: Final = BrokerEpoch(-1)
+NO_CONTROLLER_EPOCH: Final = ControllerEpoch(-1)

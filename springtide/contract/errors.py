@@ -10,6 +10,8 @@ from enum import StrEnum
 
 import msgspec
 
+from springtide.contract.epochs import NO_CONTROLLER_EPOCH, ControllerEpoch
+
 
 class ControllerError(StrEnum):
     """The outcome of a request to the controller, or of one entry of it."""
@@ -55,6 +57,6 @@ class ControllerAnswer(msgspec.Struct, frozen=True, kw_only=True):
     that `controller_epoch` numbers (session.Witness)."""
 
     error: ControllerError = ControllerError.NONE
-    controller_epoch: int = -1
+    controller_epoch: ControllerEpoch = NO_CONTROLLER_EPOCH
     active_controller: str | None = None
     lineage: str = ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import msgspec
 
-from springtide.contract.epochs import NO_LEADER_EPOCH, LeaderEpoch
+from springtide.contract.epochs import NO_LEADER_EPOCH, BrokerEpoch, LeaderEpoch
 from springtide.contract.partition_state import PartitionState, TopicState
 from springtide.contract.session import RegisterRequest
 
@@ -61,7 +61,7 @@ class Holdings(msgspec.Struct, frozen=True, kw_only=True):
 
     identity: RegisterRequest
     has_view: bool = False
-    broker_epoch_max: int = -1
+    broker_epoch_max: BrokerEpoch = BrokerEpoch(-1)
     #: Those admitted, as it was told last.
     broker_ids: tuple[int, ...] = ()
     cluster_configs: dict[str, str] = {}

@@ -15,7 +15,13 @@ from typing import Final
 
 import msgspec
 
-from springtide.contract.epochs import NO_LEADER_EPOCH, LeaderEpoch, PartitionEpoch
+from springtide.contract.epochs import (
+    NO_BROKER_EPOCH,
+    NO_LEADER_EPOCH,
+    BrokerEpoch,
+    LeaderEpoch,
+    PartitionEpoch,
+)
 from springtide.contract.errors import ControllerAnswer, ControllerError
 from springtide.contract.holdings import Holdings, SetAsideLog
 from springtide.contract.partition_state import LeaderRecovery, PartitionState
@@ -30,7 +36,7 @@ class IsrMember(msgspec.Struct, frozen=True, kw_only=True):
     for the leader itself and for members that stay, the one the leader knows."""
 
     broker_id: int
-    broker_epoch: int
+    broker_epoch: BrokerEpoch
 
 
 class IsrProposal(msgspec.Struct, frozen=True, kw_only=True):
@@ -146,7 +152,7 @@ class ReplicaLogEnd(msgspec.Struct, frozen=True, kw_only=True):
     log_end_offset: int
     high_watermark: int
     epochs: tuple[tuple[int, int], ...] = ()
-    seal_chain_epoch: int = -1
+    seal_chain_epoch: BrokerEpoch = NO_BROKER_EPOCH
 
     @property
     def latest_epoch(self) -> int:
@@ -169,7 +175,7 @@ class LagReport(msgspec.Struct, frozen=True, kw_only=True):
     created: told once to each controller, after its FULL state, until a state no longer calls them new."""
 
     broker_id: int
-    broker_epoch: int
+    broker_epoch: BrokerEpoch
     proposals: tuple[IsrProposal, ...] = ()
     lags: tuple[PartitionLag, ...] = ()
     problems: tuple[ReplicaProblem, ...] = ()

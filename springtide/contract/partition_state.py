@@ -13,7 +13,13 @@ from typing import Final
 
 import msgspec
 
-from springtide.contract.epochs import NO_LEADER_EPOCH, LeaderEpoch, PartitionEpoch
+from springtide.contract.epochs import (
+    NO_BROKER_EPOCH,
+    NO_LEADER_EPOCH,
+    BrokerEpoch,
+    LeaderEpoch,
+    PartitionEpoch,
+)
 
 NO_LEADER = -1
 NO_COORDINATOR = -1
@@ -66,7 +72,7 @@ class Shard(msgspec.Struct, frozen=True, kw_only=True):
     owner: int = NO_COORDINATOR
     standby: int = NO_COORDINATOR
     writer: WriterId
-    opener_epoch: int = NO_EPOCH
+    opener_epoch: BrokerEpoch = NO_BROKER_EPOCH
 
 
 class PartitionState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):

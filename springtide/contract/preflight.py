@@ -12,6 +12,7 @@ from enum import StrEnum
 
 import msgspec
 
+from springtide.contract.epochs import BrokerEpoch
 from springtide.contract.errors import ControllerAnswer
 
 
@@ -19,7 +20,7 @@ class PreflightTarget(msgspec.Struct, frozen=True, kw_only=True):
     """A listener to be tried: where this incarnation says that it is."""
 
     broker_id: int
-    broker_epoch: int
+    broker_epoch: BrokerEpoch
     host: str
     port: int
 
@@ -35,7 +36,7 @@ class PeerReach(msgspec.Struct, frozen=True, kw_only=True):
     """The result of trying one listener. failure: None if it answered as a broker should."""
 
     broker_id: int
-    broker_epoch: int
+    broker_epoch: BrokerEpoch
     failure: ReachFailure | None = None
     detail: str = ""
 
@@ -62,7 +63,7 @@ class PreflightReport(msgspec.Struct, frozen=True, kw_only=True):
     """`POST /internal/clusters/{cluster}/brokers/{id}:preflight`. The latest replaces the one before."""
 
     broker_id: int
-    broker_epoch: int
+    broker_epoch: BrokerEpoch
     peers: tuple[PeerReach, ...] = ()
     disk: DiskFigures | None = None
     clock: ClockFigures | None = None

@@ -19,6 +19,7 @@ from enum import StrEnum
 
 import msgspec
 
+from springtide.contract.epochs import NO_BROKER_EPOCH, NO_CONTROLLER_EPOCH, BrokerEpoch, ControllerEpoch
 from springtide.contract.errors import ControllerAnswer
 from springtide.contract.groups import GroupNews
 from springtide.contract.missing_topics import MissingTopic
@@ -83,7 +84,7 @@ class Witness(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     cluster_id: str
-    controller_epoch: int
+    controller_epoch: ControllerEpoch
     lineage: str = ""
     records: int = -1
 
@@ -130,7 +131,7 @@ class RegisterRequest(msgspec.Struct, frozen=True, kw_only=True):
     log_dir_ids: tuple[str, ...]
     offline_log_dir_ids: tuple[str, ...] = ()
     last_shutdown: ShutdownKind
-    previous_broker_epoch: int = -1
+    previous_broker_epoch: BrokerEpoch = NO_BROKER_EPOCH
     unanswered_incarnation_ids: tuple[str, ...] = ()
     cluster_id: str | None = None
     version: str = ""
@@ -143,7 +144,7 @@ class RegisterResponse(ControllerAnswer, frozen=True, kw_only=True):
 
     detail: str = ""
     cluster_id: str = ""
-    broker_epoch: int = -1
+    broker_epoch: BrokerEpoch = NO_BROKER_EPOCH
     status: BrokerStatus = BrokerStatus.WAITING
     heartbeat_interval_ms: int = 500
     lease_ms: int = 5000
@@ -151,7 +152,7 @@ class RegisterResponse(ControllerAnswer, frozen=True, kw_only=True):
     retry_after_ms: int = 500
     #: Goes into the seals of logs (docs/replication.md 3.9, after total power loss): a seal proves something
     #: as long as this stays.
-    chain_epoch: int = -1
+    chain_epoch: BrokerEpoch = NO_BROKER_EPOCH
 
 
 class ClockLeap(msgspec.Struct, frozen=True, kw_only=True):
@@ -168,7 +169,7 @@ class Heard(msgspec.Struct, frozen=True, kw_only=True):
     """The highest `count` and `answered` that a controller has heard in a broker's heartbeats."""
 
     broker_id: int
-    broker_epoch: int
+    broker_epoch: BrokerEpoch
     count: int
     answered: int
 
@@ -195,11 +196,11 @@ class HeartbeatRequest(msgspec.Struct, frozen=True, kw_only=True):
     """`POST /internal/clusters/{cluster}/brokers/{id}:heartbeat`."""
 
     broker_id: int
-    broker_epoch: int
+    broker_epoch: BrokerEpoch
     incarnation_id: str
     #: Position in the metadata stream that this broker has completely applied (I25, applied is said
     #: afterwards).
-    applied_controller_epoch: int = -1
+    applied_controller_epoch: ControllerEpoch = NO_CONTROLLER_EPOCH
     applied_sequence: int = -1
     offline_log_dir_ids: tuple[str, ...] = ()
     #: Why they are offline, in words.

@@ -17,7 +17,15 @@ from typing import Final
 
 import msgspec
 
-from springtide.contract.epochs import NO_LEADER_EPOCH, LeaderEpoch, PartitionEpoch
+from springtide.contract.epochs import (
+    NO_BROKER_EPOCH,
+    NO_CONTROLLER_EPOCH,
+    NO_LEADER_EPOCH,
+    BrokerEpoch,
+    ControllerEpoch,
+    LeaderEpoch,
+    PartitionEpoch,
+)
 from springtide.contract.errors import ControllerAnswer
 from springtide.contract.partition_state import PartitionState, TopicState, WriterId
 from springtide.contract.security import AclsOfPattern, EntityQuotas, UserSecrets
@@ -32,7 +40,7 @@ class BrokerEndpoint(msgspec.Struct, frozen=True, kw_only=True):
     listeners: as RegisterRequest has them."""
 
     broker_id: int
-    broker_epoch: int
+    broker_epoch: BrokerEpoch
     host: str
     port: int
     listeners: dict[str, ListenerAddress] = {}
@@ -73,8 +81,8 @@ class PollRequest(msgspec.Struct, frozen=True, kw_only=True):
     listener refuses a new connection, the process is dead and no timeout is needed."""
 
     broker_id: int
-    broker_epoch: int
-    applied_controller_epoch: int = -1
+    broker_epoch: BrokerEpoch
+    applied_controller_epoch: ControllerEpoch = NO_CONTROLLER_EPOCH
     applied_sequence: int = -1
     failures: tuple[ApplyFailure, ...] = ()
     wait_ms_max: int = 10_000
@@ -95,7 +103,7 @@ class UpdateBatch(ControllerAnswer, frozen=True, kw_only=True):
     lineage, records: what the broker will be a witness of (session.Witness).
     """
 
-    broker_epoch: int = -1
+    broker_epoch: BrokerEpoch = NO_BROKER_EPOCH
     full: bool = False
     sequence: int = -1
     brokers: tuple[BrokerEndpoint, ...] = ()
@@ -116,7 +124,7 @@ class ProducerIdsRequest(msgspec.Struct, frozen=True, kw_only=True):
     """`POST /internal/clusters/{cluster}/brokers/{id}:allocate-producer-ids`."""
 
     broker_id: int
-    broker_epoch: int
+    broker_epoch: BrokerEpoch
 
 
 class ProducerIdsResponse(ControllerAnswer, frozen=True, kw_only=True):
@@ -132,7 +140,7 @@ class NameWriterRequest(msgspec.Struct, frozen=True, kw_only=True):
     named proves that ZooKeeper went back (11.2, evidence)."""
 
     broker_id: int
-    broker_epoch: int
+    broker_epoch: BrokerEpoch
     topic_id: str
     partition: int
     found: WriterId | None = None

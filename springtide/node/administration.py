@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from springtide.contract.administration import AdminCall, AdminRequest, AdminResponse
+from springtide.contract.epochs import BrokerEpoch
 from springtide.contract.errors import ControllerError
 from springtide.node.controller_client import AnswerLost, ControllerUnavailable
 
@@ -26,7 +27,7 @@ class Administration:
         self,
         *,
         broker_id: int,
-        broker_epoch: Callable[[], int],
+        broker_epoch: Callable[[], BrokerEpoch],
         ask: Callable[[AdminRequest, int], Awaitable[AdminResponse]],
         spawn: Callable[[Callable[[], Awaitable[None]]], None],
     ) -> None:

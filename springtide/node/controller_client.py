@@ -17,6 +17,7 @@ import httpx
 import msgspec
 
 from springtide.contract.administration import AdminRequest, AdminResponse
+from springtide.contract.epochs import NO_CONTROLLER_EPOCH, ControllerEpoch
 from springtide.contract.errors import ControllerAnswer, ControllerError
 from springtide.contract.lag_report import LagReport, LagReportResponse
 from springtide.contract.preflight import PreflightReport, PreflightResponse
@@ -60,7 +61,7 @@ class Seen(NamedTuple):
     """The latest answer of any controller to this process, a broker's restarts included (I5, one writer): see
     Witness."""
 
-    controller_epoch: int = -1
+    controller_epoch: ControllerEpoch = NO_CONTROLLER_EPOCH
     lineage: str = ""
     records: int = -1
 

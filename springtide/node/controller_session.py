@@ -23,6 +23,7 @@ from typing import Protocol
 import msgspec
 import trio
 
+from springtide.contract.epochs import BrokerEpoch
 from springtide.contract.errors import ControllerError
 from springtide.contract.groups import GroupNews
 from springtide.contract.lag_report import LagReportResponse, PartitionLag
@@ -148,7 +149,7 @@ class ControllerSession:
         self.may_listen = trio.Event()
 
     @property
-    def broker_epoch(self) -> int:
+    def broker_epoch(self) -> BrokerEpoch:
         return self.core.broker_epoch
 
     @property

@@ -16,6 +16,7 @@ are milliseconds of one monotonic clock that counts suspended time (CLOCK_BOOTTI
 
 from __future__ import annotations
 
+from springtide.contract.epochs import ControllerEpoch
 from springtide.contract.errors import ControllerError
 from springtide.contract.session import BrokerStatus, HeartbeatResponse
 
@@ -93,7 +94,7 @@ class Lease:
                 self._awaited = (response.controller_epoch, response.sequence)
         self._confirm()
 
-    def on_controller_epoch(self, controller_epoch: int) -> bool:
+    def on_controller_epoch(self, controller_epoch: ControllerEpoch) -> bool:
         """Take in the controller epoch of a batch or answer; return False if it is from a replaced controller
         and must be ignored."""
         if controller_epoch < self.controller_epoch:
@@ -101,7 +102,7 @@ class Lease:
         self.controller_epoch = controller_epoch
         return True
 
-    def on_applied(self, *, controller_epoch: int, sequence: int) -> None:
+    def on_applied(self, *, controller_epoch: ControllerEpoch, sequence: int) -> None:
         """Note that the metadata stream is completely applied up to here (I25, applied is said
         afterwards)."""
         self._applied = max(self._applied, (controller_epoch, sequence))

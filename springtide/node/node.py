@@ -17,6 +17,7 @@ from typing import TypedDict, TypeVar
 import trio
 from prometheus_client.metrics_core import Metric
 
+from springtide.contract.epochs import BrokerEpoch
 from springtide.contract.missing_topics import MissingTopic
 from springtide.contract.session import ProcessLoad, RegisterRequest, ShutdownKind
 from springtide.node.administration import Administration
@@ -248,7 +249,7 @@ class ServingNode:
                 write_more=write_more,
             )
 
-    def epoch(self) -> int:
+    def epoch(self) -> BrokerEpoch:
         """Return the epoch of the last registration; -1 before the first."""
         return self.session.broker_epoch
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 
+from springtide.contract.epochs import BrokerEpoch
 from springtide.contract.errors import ControllerError
 from springtide.contract.updates import ProducerIdsRequest, ProducerIdsResponse
 from springtide.node.clock import Clock
@@ -34,7 +35,7 @@ class ProducerIds:
         self,
         *,
         broker_id: int,
-        broker_epoch: Callable[[], int],
+        broker_epoch: Callable[[], BrokerEpoch],
         ask: Callable[[ProducerIdsRequest], Awaitable[ProducerIdsResponse]],
         spawn: Callable[[Callable[[], Awaitable[None]]], None],
         clock: Clock,

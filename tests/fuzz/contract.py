@@ -19,6 +19,7 @@ from springtide.contract.administration import (
     ResourceKind,
     ScramUpsertion,
 )
+from springtide.contract.epochs import BrokerEpoch
 from springtide.contract.lag_report import LagReport
 from springtide.contract.preflight import PreflightReport
 from springtide.contract.security import EntityQuotas, QuotaEntity, UserSecrets
@@ -64,14 +65,18 @@ def bodies() -> Sequence[bytes]:
             entities=(QuotasToAlter(entity=QuotaEntity(user="alice"), quotas={"request_percentage": 1.5}),)
         ),
     )
-    asked = [AdminRequest(broker_id=1, broker_epoch=2, client_host="h", call=call) for call in calls]
+    asked = [
+        AdminRequest(broker_id=1, broker_epoch=BrokerEpoch(2), client_host="h", call=call) for call in calls
+    ]
     told = UpdateBatch(
         full=True,
         users=(UserSecrets(user="alice", scram=()),),
         quotas=(EntityQuotas(entity=QuotaEntity(client_id=""), quotas={"producer_byte_rate": 1.0}),),
     )
-    writer = NameWriterRequest(broker_id=1, broker_epoch=2, topic_id="t", partition=0)
-    usual = [kind(broker_id=1, broker_epoch=2) for kind in (PollRequest, LagReport, PreflightReport)]
+    writer = NameWriterRequest(broker_id=1, broker_epoch=BrokerEpoch(2), topic_id="t", partition=0)
+    usual = [
+        kind(broker_id=1, broker_epoch=BrokerEpoch(2)) for kind in (PollRequest, LagReport, PreflightReport)
+    ]
     values = [*asked, told, writer, *usual]
     return [bytes([BODIES.index(type(value))]) + msgspec.json.encode(value) for value in values]
 

@@ -17,6 +17,7 @@ import anyio
 from controller.core.events import Report
 from controller.shell.client_groups import Place
 from controller.shell.outcomes import NotActive, OutcomeUnknown, Overloaded, UnknownCluster
+from springtide.contract.epochs import BrokerEpoch
 from springtide.contract.lag_report import FollowerLag, IsrMember, IsrProposal, LagReport, PartitionLag
 from springtide.contract.partition_state import NO_LEADER, PartitionState
 from tests.kit.admin_api.rest import Rest, controller
@@ -68,7 +69,7 @@ class World:
         epochs = {broker.broker_id: broker.broker_epoch for broker in self.brokers}
         request = LagReport(
             broker_id=leader.broker_id,
-            broker_epoch=leader.broker_epoch,
+            broker_epoch=BrokerEpoch(leader.broker_epoch),
             proposals=tuple(_proposal(state, epochs) for state in led if _is_growing(state)),
             lags=tuple(_lag(state) for state in led[:50]),
         )
@@ -90,7 +91,7 @@ def _proposal(state: PartitionState, epochs: dict[int, int]) -> IsrProposal:
         leader_epoch=state.leader_epoch,
         partition_epoch=state.partition_epoch,
         proposal_id=state.partition_epoch,
-        isr=tuple(IsrMember(broker_id=one, broker_epoch=epochs[one]) for one in members),
+        isr=tuple(IsrMember(broker_id=one, broker_epoch=BrokerEpoch(epochs[one])) for one in members),
     )
 
 

@@ -22,6 +22,7 @@ from dataplane.storage.log_dir import DIVERGENT, LogDir, open_log_dir
 from dataplane.storage.log_settings import LogOptions, PartitionId
 from dataplane.storage.partition_log import PartitionLog
 from dataplane.storage.recovery import OpenedLog
+from springtide.contract.epochs import BrokerEpoch, LeaderEpoch
 from springtide.contract.session import ShutdownKind
 from springtide.wire.fetch_response import Compacted
 from springtide.wire.record_batch import decode_header
@@ -145,7 +146,7 @@ class Workload:
         self._leader_epoch += self._random.randint(1, 2)
         known.epochs_known.add(EpochStart(self._leader_epoch, log.log_end_offset))
         known.writing_epochs(log.log_end_offset)
-        log.begin_leader_epoch(self._leader_epoch)
+        log.begin_leader_epoch(LeaderEpoch(self._leader_epoch))
 
     def truncate(self, log: PartitionLog, known: Incarnation) -> None:
         """What a follower does that finds another leader's log: cut, and in the next epoch fill in others,
@@ -235,7 +236,9 @@ class Workload:
         end_offset = self._random.choice(ends)
         round_ = Round(end_offset, self._now_ms, self._random.choice((0, end_offset)), producers_floor=0)
         applied_at = log.log_end_offset
-        batch = encode_round(round_, leader_epoch=max(log.epochs.latest, 0), base_offset=applied_at)
+        batch = encode_round(
+            round_, leader_epoch=LeaderEpoch(max(log.epochs.latest, 0)), base_offset=applied_at
+        )
         known.appending([batch])
         log.append([decode_header(batch)], [batch], now_ms=self._now_ms)
         known.appended(_epochs(log))
@@ -268,7 +271,7 @@ class Workload:
             log,
             first_offset=self._random.randint(log.log_start_offset, log.log_end_offset),
             high_watermark=known.high_watermark,
-            leader_epoch=self._leader_epoch,
+            leader_epoch=LeaderEpoch(self._leader_epoch),
             reason="a workload",
             now_ms=self._now_ms,
             health=self.log_dir.health,
@@ -359,7 +362,7 @@ class Workload:
         log_dir.claim.on_registering(f"incarnation-{self._broker_epoch}")
         ledger.kinds |= CRASHED
         ledger.broker_epochs |= {self._broker_epoch}
-        log_dir.on_registered(cluster_id=CLUSTER_ID, broker_epoch=self._broker_epoch)
+        log_dir.on_registered(cluster_id=CLUSTER_ID, broker_epoch=BrokerEpoch(self._broker_epoch))
         ledger.is_mount_marked = log_dir.claim.is_mount_marked
         ledger.kinds = CRASHED
         ledger.broker_epochs = frozenset({self._broker_epoch})

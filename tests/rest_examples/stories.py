@@ -12,7 +12,7 @@ from admin_api.http.models import timestamp
 from controller.core.events import AdmitBrokers, Report
 from controller.core.last_hour import SAMPLE_MS
 from controller.shell.client_groups import MemberDetail
-from springtide.contract.epochs import LeaderEpoch
+from springtide.contract.epochs import BrokerEpoch, LeaderEpoch
 from springtide.contract.groups import GroupLag, GroupNews, GroupRebalance, TopicLag
 from springtide.contract.holdings import SetAsideLog
 from springtide.contract.lag_report import FollowerLag, LagReport, ReplicaLogEnd
@@ -292,7 +292,9 @@ async def _tell_log_end(rest: Rest, broker: Broker, end: int) -> None:
         high_watermark=end - 4,
         epochs=((0, 0),),
     )
-    request = LagReport(broker_id=broker.broker_id, broker_epoch=broker.broker_epoch, log_ends=(log_end,))
+    request = LagReport(
+        broker_id=broker.broker_id, broker_epoch=BrokerEpoch(broker.broker_epoch), log_ends=(log_end,)
+    )
     await rest.engine.submit("prod", Report(wall_ms=0, request=request))
 
 
@@ -478,7 +480,9 @@ async def a_log_that_was_set_aside(story: Recorder) -> None:
     )
     for broker in brokers:
         logs = (log,) if broker is brokers[2] else ()
-        report = LagReport(broker_id=broker.broker_id, broker_epoch=broker.broker_epoch, set_aside=logs)
+        report = LagReport(
+            broker_id=broker.broker_id, broker_epoch=BrokerEpoch(broker.broker_epoch), set_aside=logs
+        )
         await rest.engine.submit("prod", Report(request=report, wall_ms=0))
     await story.show("listSetAsideLogs", "one", "A log of a topic that the controller does not know")
     await story.show("bringBackTopics", "done", "The topic is back")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from springtide.contract.epochs import LeaderEpoch
+from springtide.contract.epochs import BrokerEpoch, LeaderEpoch
 from springtide.contract.holdings import HeldLog, Holdings, SetAsideLog
 from springtide.contract.lag_report import LagReportResponse
 from springtide.contract.session import (
@@ -119,7 +119,9 @@ class BrokerLink(ControllerLink):
         return Holdings(
             identity=identity,
             has_view=has_view,
-            broker_epoch_max=max((e.broker_epoch for e in node.view.brokers.values()), default=-1),
+            broker_epoch_max=BrokerEpoch(
+                max((e.broker_epoch for e in node.view.brokers.values()), default=-1)
+            ),
             broker_ids=tuple(node.view.brokers),
             topics=tuple(node.view.topics.values()),
             states=tuple(states),

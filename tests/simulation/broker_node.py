@@ -25,6 +25,7 @@ from dataplane.core.results import (
     ReplicaOptions,
 )
 from dataplane.core.shutdown import ShutdownStep
+from springtide.contract.epochs import BrokerEpoch
 from springtide.contract.lag_report import ReplicaProblem
 from springtide.contract.partition_state import PartitionKey, PartitionState
 from springtide.contract.session import (
@@ -303,7 +304,7 @@ class BrokerNode(Process):
             port=9092,
             log_dir_ids=(self.disk.directory_id,),
             last_shutdown=kind,
-            previous_broker_epoch=self.disk.broker_epoch,
+            previous_broker_epoch=BrokerEpoch(self.disk.broker_epoch),
             unanswered_incarnation_ids=unanswered,
             worker_of=self.cluster.options.members[self.broker_id],
         )

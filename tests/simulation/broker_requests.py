@@ -28,6 +28,7 @@ from dataplane.core.results import (
     LeaderAnswer,
     OffsetResult,
 )
+from springtide.contract.epochs import BrokerEpoch, LeaderEpoch
 from springtide.contract.partition_state import PartitionKey
 from springtide.wire import produced_records
 from springtide.wire.errors import ErrorCode
@@ -146,7 +147,7 @@ class BrokerRequests:
                 self._produce(request, answer)
             case MendCall(broker_id=broker_id, key=key, position=position):
                 max_bytes = min(position.max_bytes, node.cluster.options.fetch_bytes_max)
-                fetch = ReplicaFetch(broker_id, request.broker_epoch, position, max_bytes)
+                fetch = ReplicaFetch(broker_id, BrokerEpoch(request.broker_epoch), position, max_bytes)
                 answer(_answer_of(self._serve(key, fetch)))
             case ReadCall() | DeleteCall() if node.is_resumed:
                 pass  # it would be as old as its snapshot, until somebody finds out (3.10)
@@ -172,7 +173,7 @@ class BrokerRequests:
                 session_id=asked.session_id,
                 session_epoch=asked.session_epoch,
                 replica_id=call.broker_id,
-                broker_epoch=call.broker_epoch,
+                broker_epoch=BrokerEpoch(call.broker_epoch),
                 partitions=[
                     AskedPartition(key, position, call.marks.get(key)) for key, position in asked.partitions
                 ],
@@ -229,11 +230,13 @@ class BrokerRequests:
         node.cluster.oracle.on_replica_touched(node, request.key)
         if request.offset is None:
             found = replica.role.list_offset(
-                LATEST_TIMESTAMP, leader_epoch=request.leader_epoch, now_ms=node.now_ms
+                LATEST_TIMESTAMP, leader_epoch=LeaderEpoch(request.leader_epoch), now_ms=node.now_ms
             )
             assert isinstance(found, OffsetResult)
             return ReadAnswer(found.error, found.offset, ())
-        position = FetchPosition(request.offset, request.last_fetched_epoch, request.leader_epoch)
+        position = FetchPosition(
+            request.offset, LeaderEpoch(request.last_fetched_epoch), LeaderEpoch(request.leader_epoch)
+        )
         fetch = ConsumerFetch(position, READ_BYTES_MAX, is_debugging=request.is_debugging)
         result, effects = replica.role.on_consumer_fetch(fetch, now_ms=node.now_ms)
         node.cluster.marks.on_read(replica, result, is_debugging=request.is_debugging)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from dataplane.storage.retention import UNLIMITED, SegmentView, segments_to_delete
 from dataplane.storage.seal import Seal
+from springtide.contract.epochs import BrokerEpoch
 from springtide.contract.partition_state import PartitionKey
 from tests.kit.memory.log import MemoryLog
 from tests.simulation.compaction import Compacting
@@ -57,7 +58,7 @@ class BrokerUpkeep:
                 and self.chain_epoch >= 0
                 and (node.broker_id in state.isr or node.broker_id in state.elr)
             ):
-                log.begin_seal(self.chain_epoch)
+                log.begin_seal(BrokerEpoch(self.chain_epoch))
                 node.after(node.random.randint(1, 30), partial(self._store_seal, key, log, log.seal))
         node.after(node.cluster.options.flush_ms, self._seal_idle)
 

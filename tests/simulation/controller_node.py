@@ -54,6 +54,7 @@ from controller.core.shards import missing_topics
 from controller.core.witnesses import TermStart
 from controller.shell.loop_watch import LoopWatch
 from controller.shell.rows import TERMS_MAX
+from springtide.contract.epochs import BrokerEpoch, ControllerEpoch
 from springtide.contract.errors import ControllerError
 from springtide.contract.lag_report import LagReport, LagReportResponse
 from springtide.contract.partition_state import PartitionState, Shard
@@ -267,7 +268,7 @@ class ControllerNode(Process):
         rows = self.zookeeper.read_all()
         self.lineage = f"{self.session}@{self.events.now_ms}"
         self.records, terms = rows.get("head", (0, ()))
-        mine = TermStart(controller_epoch=epoch, lineage=self.lineage, records=self.records)
+        mine = TermStart(controller_epoch=ControllerEpoch(epoch), lineage=self.lineage, records=self.records)
         self.terms = (*terms[1 - TERMS_MAX :], mine)
         self.published = image_from(rows)
         self.deaf_ms = self.watch.deaf_ms()
@@ -275,7 +276,7 @@ class ControllerNode(Process):
         self.published.records_before = image.records_before = self.records - image.sequence
         self.machine = ClusterMachine(
             image,
-            controller_epoch=epoch,
+            controller_epoch=ControllerEpoch(epoch),
             options=self.options,
             now_ms=self.clock.mono_ms,
             terms=self.terms,
@@ -491,7 +492,9 @@ class ControllerNode(Process):
 
     def on_session_closed(self, broker_id: int, broker_epoch: int, host: str, port: int) -> None:
         """A process's long poll lost its connection: worth a probe (never a proof by itself)."""
-        self._probe(ProbeBroker(broker_id=broker_id, broker_epoch=broker_epoch, host=host, port=port))
+        self._probe(
+            ProbeBroker(broker_id=broker_id, broker_epoch=BrokerEpoch(broker_epoch), host=host, port=port)
+        )
 
     def _arm_tick(self, machine: ClusterMachine) -> None:
         if self.tick_timer is not None:
@@ -591,7 +594,7 @@ class ControllerNode(Process):
         self, request: PollRequest, answer: Callable[[Any], None], error: ControllerError
     ) -> None:
         if error is not ControllerError.NONE:
-            answer(UpdateBatch(error=error, controller_epoch=self.controller_epoch))
+            answer(UpdateBatch(error=error, controller_epoch=ControllerEpoch(self.controller_epoch)))
             return
         self._answer_poll(request, answer)
 
@@ -611,7 +614,7 @@ class ControllerNode(Process):
             self.polls.remove(waiting[0])
             answer(
                 UpdateBatch(
-                    controller_epoch=self.controller_epoch,
+                    controller_epoch=ControllerEpoch(self.controller_epoch),
                     broker_epoch=request.broker_epoch,
                     sequence=request.applied_sequence,
                 )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from dataplane.core.fetch import ConsumerFetch
 from dataplane.core.fetch_session import FetchPosition
+from springtide.contract.epochs import LeaderEpoch
 from springtide.wire.errors import ErrorCode
 from tests.checker.check import STRICT, check
 from tests.checker.options import CheckOptions
@@ -45,7 +46,7 @@ def final_read(cluster: Cluster) -> None:
         is_read = False
         while not is_read:  # an answer without records tells where a log begins that was deleted to its end
             now_ns = cluster.events.now_ns
-            fetch = ConsumerFetch(FetchPosition(offset, -1, -1), FETCH_BYTES_MAX)
+            fetch = ConsumerFetch(FetchPosition(offset, LeaderEpoch(-1), LeaderEpoch(-1)), FETCH_BYTES_MAX)
             now_ms = cluster.brokers[state.leader].now_ms
             result, _ = replica.role.on_consumer_fetch(fetch, now_ms=now_ms)
             if result.error is not ErrorCode.NONE or result.records is None:

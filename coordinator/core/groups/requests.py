@@ -12,6 +12,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from coordinator.core.group_records import CommittedOffset
+from springtide.contract.epochs import NO_LEADER_EPOCH, LeaderEpoch
 from springtide.wire.errors import ErrorCode
 
 # --- membership ------------------------------------------------------------------------------------
@@ -130,7 +131,7 @@ class OffsetPlace(NamedTuple):
 class OffsetToCommit(NamedTuple):
     place: OffsetPlace
     offset: int
-    leader_epoch: int = -1
+    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
     metadata: str | None = ""
 
 

@@ -23,6 +23,7 @@ import struct
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from springtide.contract.epochs import NO_LEADER_EPOCH, LeaderEpoch
 from springtide.wire.record_batch import CorruptBatch
 from springtide.wire.records import NewRecord, encode_batch
 
@@ -144,7 +145,9 @@ def must_restart_after_cut(*, cut_to: int, applied_at: int | None) -> bool:
     return applied_at is not None and cut_to <= applied_at
 
 
-def encode_round(round_: Round, *, leader_epoch: int = -1, base_offset: int = 0) -> bytes:
+def encode_round(
+    round_: Round, *, leader_epoch: LeaderEpoch = NO_LEADER_EPOCH, base_offset: int = 0
+) -> bytes:
     """Return the control batch that carries the round, with its CRC."""
     value = _VALUE.pack(
         _VALUE_VERSION,

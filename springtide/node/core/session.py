@@ -16,6 +16,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+from springtide.contract.epochs import NO_BROKER_EPOCH, ControllerEpoch
 from springtide.contract.errors import ControllerError
 from springtide.contract.holdings import Holdings, SetAsideLog
 from springtide.contract.lag_report import (
@@ -130,7 +131,7 @@ class MemberSession:
         self.identity = identity
         self.cluster_id = cluster_id
         self.lease = lease
-        self.broker_epoch = -1
+        self.broker_epoch = NO_BROKER_EPOCH
         self.status = BrokerStatus.WAITING
         self.heartbeats = Heartbeats()
         self.heartbeat_interval_ms = 500
@@ -203,7 +204,7 @@ class MemberSession:
             broker_id=self.identity.broker_id,
             broker_epoch=self.broker_epoch,
             incarnation_id=self.identity.incarnation_id,
-            applied_controller_epoch=self.applied[0],
+            applied_controller_epoch=ControllerEpoch(self.applied[0]),
             applied_sequence=self.applied[1],
             offline_log_dir_ids=offline,
             wants_shutdown=self.wants_shutdown,
@@ -240,7 +241,7 @@ class MemberSession:
             heartbeat_count=self.heartbeats.sent,
             broker_id=self.identity.broker_id,
             broker_epoch=self.broker_epoch,
-            applied_controller_epoch=self.applied[0],
+            applied_controller_epoch=ControllerEpoch(self.applied[0]),
             applied_sequence=self.applied[1],
             failures=self.failures,
             witness=witness,

@@ -25,7 +25,7 @@ from controller.shell.leadership import Leadership, Term
 from controller.shell.listeners import TcpListeners
 from controller.shell.meta import Committed
 from controller.shell.metadata_store import ClusterStore, Fenced, cluster_creation
-from springtide.contract.epochs import LeaderEpoch, PartitionEpoch
+from springtide.contract.epochs import BrokerEpoch, LeaderEpoch, PartitionEpoch
 from springtide.contract.partition_state import PartitionState, TopicState
 from springtide.contract.security import QuotaEntity
 from tests.integration.controller.conftest import OpenMeta
@@ -135,7 +135,11 @@ async def test_the_directory_of_coordinators_comes_with_the_first_of_them(open_m
         first, second = (
             MemberRecord(
                 registration=CoordinatorRegistration(
-                    coordinator_id=number, coordinator_epoch=number, incarnation_id="i", host="h", port=9092
+                    coordinator_id=number,
+                    coordinator_epoch=BrokerEpoch(number),
+                    incarnation_id="i",
+                    host="h",
+                    port=9092,
                 ),
                 change=CHANGE,
             )

@@ -19,6 +19,7 @@ from controller.core.events import (
 from controller.core.records import MemberKind
 from controller.core.shards import SHARDS
 from coordinator.shell.shards import Shards
+from springtide.contract.epochs import BrokerEpoch, ControllerEpoch
 from springtide.contract.partition_state import NO_LEADER, WriterId
 from springtide.contract.session import (
     HeartbeatRequest,
@@ -51,7 +52,7 @@ class Coordinator:
         self.epoch = -1
         self.shards = Shards(
             coordinator_id=coordinator_id,
-            coordinator_epoch=lambda: self.epoch,
+            coordinator_epoch=lambda: BrokerEpoch(self.epoch),
             view=self.view,
             net=SystemNet(),
             clock=self._clock,
@@ -84,8 +85,8 @@ class Coordinator:
         while True:
             poll = PollRequest(
                 broker_id=self._id,
-                broker_epoch=self.epoch,
-                applied_controller_epoch=1,
+                broker_epoch=BrokerEpoch(self.epoch),
+                applied_controller_epoch=ControllerEpoch(1),
                 applied_sequence=self.applied,
             )
             batch = build_update(self._controller.image, poll, controller_epoch=1)
@@ -97,17 +98,17 @@ class Coordinator:
                 BrokerApplied(
                     wall_ms=0,
                     broker_id=self._id,
-                    broker_epoch=self.epoch,
-                    controller_epoch=1,
+                    broker_epoch=BrokerEpoch(self.epoch),
+                    controller_epoch=ControllerEpoch(1),
                     sequence=self.applied,
                     kind=MemberKind.COORDINATOR,
                 )
             )
             beat = HeartbeatRequest(
                 broker_id=self._id,
-                broker_epoch=self.epoch,
+                broker_epoch=BrokerEpoch(self.epoch),
                 incarnation_id=f"coordinator-{self._id}",
-                applied_controller_epoch=1,
+                applied_controller_epoch=ControllerEpoch(1),
                 applied_sequence=self.applied,
                 level=self.shards.level(),
             )
@@ -122,7 +123,7 @@ class Coordinator:
         await trio.lowlevel.checkpoint()
         request = NameWriterRequest(
             broker_id=self._id,
-            broker_epoch=self.epoch,
+            broker_epoch=BrokerEpoch(self.epoch),
             topic_id=topic_id,
             partition=partition,
             found=found,
@@ -204,7 +205,7 @@ def test_shards_are_opened_written_through_a_leaders_death_and_taken_over(tmp_pa
         await controller.wait_for(lambda: other.is_serving(SHARDS // 2), "the shards are shared")
         assert len(one.shards.owned()) == len(other.shards.owned()) == SHARDS // 2
         one.shards.stop()
-        controller.submit(BrokerProvenDead(wall_ms=0, broker_id=1001, broker_epoch=one.epoch))
+        controller.submit(BrokerProvenDead(wall_ms=0, broker_id=1001, broker_epoch=BrokerEpoch(one.epoch)))
         await controller.wait_for(lambda: other.is_serving(SHARDS), "the other has taken over")
         assert await other.ask(7, ReadCounter) == Counted(11)
         for shard in range(SHARDS):

@@ -10,6 +10,7 @@ import trio
 from dataplane.core.effects import CopyDivergent
 from dataplane.shell.effect_runner import EffectRunner
 from dataplane.shell.hosted import HostedPartition
+from springtide.contract.epochs import LeaderEpoch
 from springtide.wire.apis import ApiKey
 from springtide.wire.errors import ErrorCode
 from tests.kit.dataplane.cluster_in_process import ClusterInProcess, cluster_in_process
@@ -25,7 +26,7 @@ def aside(hosted: HostedPartition, *, first_offset: int) -> CopyDivergent:
         hold_id=1,
         first_offset=first_offset,
         next_offset=hosted.log.log_end_offset,
-        leader_epoch=7,
+        leader_epoch=LeaderEpoch(7),
         high_watermark=4,
         cut_offset=first_offset,
     )

@@ -17,6 +17,7 @@ from controller.audit.verification import MismatchCode, Verification, verify
 from controller.database.sql import Database, DatabaseRejected
 from controller.database.tables import GENESIS, audit, audit_heads, audit_outcomes
 from controller.shell.clock import SystemClock
+from springtide.contract.epochs import ControllerEpoch
 
 pytestmark = pytest.mark.anyio
 
@@ -87,7 +88,9 @@ async def test_everything_that_appends_appends_to_one_chain(store: Database) -> 
     truth = [changed(4, before=None), changed(0, topic_id="u", before=None)]
     await store.write(history.backfill_rows, rows=truth, recorded_at_ms=6)
     gone = [("partition", "u/0")]
-    await store.write(history.append_lost_removals, cluster="prod", keys=gone, at_ms=7, controller_epoch=2)
+    await store.write(
+        history.append_lost_removals, cluster="prod", keys=gone, at_ms=7, controller_epoch=ControllerEpoch(2)
+    )
     whole = await found(store)
     assert (whole.mismatch, whole.rows, whole.outcomes) == (None, 6, 1)
     assert (whole.first_seq, whole.last_seq, whole.chain_position) == (1, 6, 7)

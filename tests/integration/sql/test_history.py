@@ -20,6 +20,7 @@ from controller.database.operation_rows import OperationFilter
 from controller.database.rows import OperationRow
 from controller.database.sql import Database
 from controller.shell.clock import SystemClock
+from springtide.contract.epochs import ControllerEpoch
 
 ORDERS = "orders0000000000000000"
 
@@ -231,7 +232,9 @@ def test_what_vanished_unseen_is_ended_once(connection: sa.Connection) -> None:
     gone = history.entities_not_in(connection, "prod", [])
     assert gone == [("partition", f"{ORDERS}/0")]
     for expected in (1, 0):
-        added = history.append_lost_removals(connection, "prod", gone, at_ms=50, controller_epoch=7)
+        added = history.append_lost_removals(
+            connection, "prod", gone, at_ms=50, controller_epoch=ControllerEpoch(7)
+        )
         assert added == expected
     newest = rows(connection)[0]
     assert (newest.cause, newest.version, newest.before, newest.after) == (

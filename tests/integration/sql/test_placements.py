@@ -14,6 +14,7 @@ from controller.audit.history import Intent
 from controller.audit.placements import Placement, Position, audited_since_ms, placements_at
 from controller.audit.provenance import Origin, explain_replicas
 from controller.database.sql import create_sql_engine
+from springtide.contract.epochs import ControllerEpoch
 from springtide.contract.partition_state import PartitionState
 from tests.kit.controller.audited import announced, change, state, topic_change
 
@@ -185,7 +186,7 @@ def test_each_replica_tells_who_placed_it_why_it_is_in_sync_and_why_it_leads(
         at_ms=2_000,
         before={},
         after={},
-        controller_epoch=1,
+        controller_epoch=ControllerEpoch(1),
     )
     append(
         connection,

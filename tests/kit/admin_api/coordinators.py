@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from springtide.contract.epochs import BrokerEpoch
 from springtide.contract.groups import GroupNews
 from springtide.contract.session import (
     HeartbeatRequest,
@@ -62,7 +63,7 @@ class Coordinator:
     async def poll(self) -> UpdateBatch:
         request = PollRequest(
             broker_id=self.coordinator_id,
-            broker_epoch=self.epoch,
+            broker_epoch=BrokerEpoch(self.epoch),
             applied_controller_epoch=self.update.controller_epoch,
             applied_sequence=self.update.sequence,
             wait_ms_max=0,
@@ -74,7 +75,7 @@ class Coordinator:
         (topic_id,) = {key[0] for key in self.rest.engine.cluster("prod").image.shards} or {""}
         request = HeartbeatRequest(
             broker_id=self.coordinator_id,
-            broker_epoch=self.epoch,
+            broker_epoch=BrokerEpoch(self.epoch),
             incarnation_id=f"i{self.coordinator_id}",
             applied_controller_epoch=self.update.controller_epoch,
             applied_sequence=self.update.sequence,
@@ -86,7 +87,10 @@ class Coordinator:
 
     async def name_writer(self, topic_id: str, partition: int) -> NameWriterResponse:
         request = NameWriterRequest(
-            broker_id=self.coordinator_id, broker_epoch=self.epoch, topic_id=topic_id, partition=partition
+            broker_id=self.coordinator_id,
+            broker_epoch=BrokerEpoch(self.epoch),
+            topic_id=topic_id,
+            partition=partition,
         )
         response: NameWriterResponse = await self.ask("name-writer", request, NameWriterResponse)
         return response

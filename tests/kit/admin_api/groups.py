@@ -21,6 +21,7 @@ from controller.shell.client_groups import (
     Place,
 )
 from controller.shell.outcomes import OutcomeUnknown
+from springtide.contract.epochs import LeaderEpoch
 
 
 class MemoryGroups:
@@ -51,7 +52,10 @@ class MemoryGroups:
             endpoint="desk1:9092",
             members=members,
         )
-        places = {(topic, 0): CommittedPlace(offset=at, leader_epoch=3) for topic, at in offsets.items()}
+        places = {
+            (topic, 0): CommittedPlace(offset=at, leader_epoch=LeaderEpoch(3))
+            for topic, at in offsets.items()
+        }
         self.offsets[group_id] = places
 
     def stop(self, group_id: str) -> None:

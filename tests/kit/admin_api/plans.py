@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 
 from controller.core.events import Report
+from springtide.contract.epochs import BrokerEpoch
 from springtide.contract.errors import ControllerError
 from springtide.contract.lag_report import (
     FollowerLag,
@@ -128,7 +129,7 @@ async def report(
         leader_epoch=state.leader_epoch,
         partition_epoch=state.partition_epoch,
         proposal_id=state.partition_epoch,
-        isr=tuple(IsrMember(broker_id=b, broker_epoch=by_id[b].broker_epoch) for b in isr),
+        isr=tuple(IsrMember(broker_id=b, broker_epoch=BrokerEpoch(by_id[b].broker_epoch)) for b in isr),
     )
     lag = PartitionLag(
         topic_id=state.topic_id,
@@ -144,7 +145,7 @@ async def report(
     )
     request = LagReport(
         broker_id=state.leader,
-        broker_epoch=by_id[state.leader].broker_epoch,
+        broker_epoch=BrokerEpoch(by_id[state.leader].broker_epoch),
         proposals=(proposal,) if isr else (),
         lags=(lag,),
     )

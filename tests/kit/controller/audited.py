@@ -9,6 +9,7 @@ from controller.audit.change import AuditedChange, Entity, partition_id
 from controller.audit.receipts import Receipt, read_receipt
 from controller.database.sql import Database
 from controller.shell.published import snapshot
+from springtide.contract.epochs import ControllerEpoch
 from springtide.contract.partition_state import PartitionState
 
 
@@ -58,7 +59,7 @@ def topic_change(at_ms: int, version: int, topic_id: str, after: Mapping[str, An
         at_ms=at_ms,
         before=None if version == 0 else {"topic_id": topic_id},
         after=after,
-        controller_epoch=1,
+        controller_epoch=ControllerEpoch(1),
     )
 
 

@@ -9,6 +9,7 @@ from controller.core.events import AdmitCoordinators, Heartbeat, NameWriter, Reg
 from controller.core.options import ControllerOptions
 from controller.core.records import MemberKind
 from controller.core.shards import SHARDS
+from springtide.contract.epochs import ControllerEpoch
 from springtide.contract.groups import GroupNews
 from springtide.contract.partition_state import PartitionKey, PartitionState, Shard, WriterId
 from springtide.contract.session import (
@@ -76,7 +77,7 @@ class CoordinatorCluster(Cluster):
             broker_id=coordinator_id,
             broker_epoch=coordinator.coordinator_epoch,
             incarnation_id=coordinator.incarnation_id,
-            applied_controller_epoch=self.controller_epoch,
+            applied_controller_epoch=ControllerEpoch(self.controller_epoch),
             applied_sequence=self.image.sequence if applied is None else applied,
             level=(LevelShards(topic_id=OFFSETS_ID, partitions=tuple(level)),),
             wants_shutdown=wants_shutdown,

@@ -44,7 +44,7 @@ from controller.core.records import (
     UserRecord,
 )
 from controller.core.witnesses import TermStart
-from springtide.contract.epochs import LeaderEpoch
+from springtide.contract.epochs import BrokerEpoch, ControllerEpoch, LeaderEpoch
 from springtide.contract.errors import ControllerError
 from springtide.contract.lag_report import (
     CreatedLogs,
@@ -107,7 +107,7 @@ class Cluster:
     def _machine(self, image: ClusterImage, *, terms: tuple[TermStart, ...] = ()) -> ClusterMachine:
         return ClusterMachine(
             image,
-            controller_epoch=self.controller_epoch,
+            controller_epoch=ControllerEpoch(self.controller_epoch),
             options=self.options,
             now_ms=self.now_ms,
             terms=terms,
@@ -164,7 +164,7 @@ class Cluster:
             port=9092,
             log_dir_ids=dirs or (f"dir-{broker_id}",),
             last_shutdown=last_shutdown,
-            previous_broker_epoch=previous_broker_epoch,
+            previous_broker_epoch=BrokerEpoch(previous_broker_epoch),
             unanswered_incarnation_ids=unanswered,
             worker_of=worker_of,
         )
@@ -190,7 +190,7 @@ class Cluster:
             broker_id=broker_id,
             broker_epoch=broker.broker_epoch,
             incarnation_id=broker.incarnation_id,
-            applied_controller_epoch=self.controller_epoch,
+            applied_controller_epoch=ControllerEpoch(self.controller_epoch),
             applied_sequence=self.image.sequence if applied is None else applied,
             offline_log_dir_ids=offline,
             log_dir_failure=failure,
@@ -212,7 +212,7 @@ class Cluster:
                 wall_ms=0,
                 broker_id=broker_id,
                 broker_epoch=self.broker(broker_id).broker_epoch,
-                controller_epoch=self.controller_epoch,
+                controller_epoch=ControllerEpoch(self.controller_epoch),
                 sequence=self.image.sequence if sequence is None else sequence,
                 failures=failures,
             )
@@ -223,7 +223,7 @@ class Cluster:
         made = partitions or tuple(state.partition for state in self.image.partitions_of(topic_id(number)))
         broker_epoch = self.broker(broker_id).broker_epoch if epoch is None else epoch
         created = (CreatedLogs(topic_id=topic_id(number), partitions=made),)
-        report = LagReport(broker_id=broker_id, broker_epoch=broker_epoch, created=created)
+        report = LagReport(broker_id=broker_id, broker_epoch=BrokerEpoch(broker_epoch), created=created)
         return self.step(Report(wall_ms=0, request=report))
 
     def kill(self, *broker_ids: int) -> Step:
@@ -301,7 +301,9 @@ class Cluster:
             partition_epoch=state.partition_epoch,
             proposal_id=1,
             isr=tuple(
-                IsrMember(broker_id=b, broker_epoch=(epochs or {}).get(b, self.broker(b).broker_epoch))
+                IsrMember(
+                    broker_id=b, broker_epoch=BrokerEpoch((epochs or {}).get(b, self.broker(b).broker_epoch))
+                )
                 for b in isr
             ),
             recovery=state.recovery if recovery is None else recovery,
@@ -386,7 +388,7 @@ def log_end(
         log_end_offset=end,
         high_watermark=high_watermark,
         epochs=epochs,
-        seal_chain_epoch=seal_chain_epoch,
+        seal_chain_epoch=BrokerEpoch(seal_chain_epoch),
     )
 
 

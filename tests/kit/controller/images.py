@@ -11,7 +11,7 @@ import msgspec
 from controller.core.image import ClusterImage
 from controller.core.records import Cause, Change, PartitionRecord, Record, TopicRecord
 from controller.core.stream import DELTA_PARTITIONS_MAX, build_range, check_poll, plan_update
-from springtide.contract.epochs import LeaderEpoch, PartitionEpoch
+from springtide.contract.epochs import ControllerEpoch, LeaderEpoch, PartitionEpoch
 from springtide.contract.errors import ControllerError
 from springtide.contract.partition_state import NO_LEADER, LeaderRecovery, PartitionState, TopicState
 from springtide.contract.updates import PollRequest, UpdateBatch
@@ -43,14 +43,16 @@ def build_update(
     """Return the whole answer to a poll; None if nothing is new, so the poll waits."""
     error = check_poll(image, request)
     if error is not ControllerError.NONE:
-        return UpdateBatch(error=error, controller_epoch=controller_epoch)
-    update = plan_update(image, request, controller_epoch=controller_epoch, partitions_max=partitions_max)
+        return UpdateBatch(error=error, controller_epoch=ControllerEpoch(controller_epoch))
+    update = plan_update(
+        image, request, controller_epoch=ControllerEpoch(controller_epoch), partitions_max=partitions_max
+    )
     if update is None:
         return None
     return build_range(
         image,
         update,
-        controller_epoch=controller_epoch,
+        controller_epoch=ControllerEpoch(controller_epoch),
         broker_epoch=request.broker_epoch,
         lineage=lineage,
     )

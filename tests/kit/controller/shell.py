@@ -26,7 +26,7 @@ from controller.shell.leadership import ClaimRow, Term
 from controller.shell.listeners import ListenerAnswer
 from controller.shell.meta import Create, Meta
 from controller.shell.metadata_store import ClusterStore, cluster_creation
-from springtide.contract.epochs import LeaderEpoch, PartitionEpoch
+from springtide.contract.epochs import BrokerEpoch, ControllerEpoch, LeaderEpoch, PartitionEpoch
 from springtide.contract.lag_report import CreatedLogs, LagReport
 from springtide.contract.missing_topics import MissingTopic
 from springtide.contract.partition_state import PartitionState, TopicState
@@ -130,7 +130,7 @@ def topic_record(partitions: int, *, topic_id: str = TOPIC_ID, deleting: bool = 
 def broker_record(broker_id: int, *, broker_epoch: int = 1) -> MemberRecord:
     registration = BrokerRegistration(
         broker_id=broker_id,
-        broker_epoch=broker_epoch,
+        broker_epoch=BrokerEpoch(broker_epoch),
         incarnation_id=f"incarnation-{broker_id}",
         host="127.0.0.1",
         port=9000 + broker_id,
@@ -149,7 +149,9 @@ async def begin_term(meta: MemoryMeta, clock: VirtualClock) -> Term:
         epoch = node.version + 1
     node = await meta.get("/controller_epoch")
     assert node is not None
-    claim = ClaimRow(controller_id="c1", url="http://127.0.0.1:1", controller_epoch=epoch, claim_id="x")
+    claim = ClaimRow(
+        controller_id="c1", url="http://127.0.0.1:1", controller_epoch=ControllerEpoch(epoch), claim_id="x"
+    )
     term = Term(
         claim=claim,
         epoch_version=node.version,
@@ -258,7 +260,7 @@ class Broker:
     async def heartbeat(self) -> HeartbeatResponse:
         request = HeartbeatRequest(
             broker_id=self.broker_id,
-            broker_epoch=self.broker_epoch,
+            broker_epoch=BrokerEpoch(self.broker_epoch),
             incarnation_id=self.request.incarnation_id,
             witness=self.witness,
             disk=self.disk,
@@ -291,7 +293,11 @@ class Broker:
             for target in preflights.targets(self.broker_id) or ()
         )
         report = PreflightReport(
-            broker_id=self.broker_id, broker_epoch=self.broker_epoch, peers=peers, clock=clock, disk=disk
+            broker_id=self.broker_id,
+            broker_epoch=BrokerEpoch(self.broker_epoch),
+            peers=peers,
+            clock=clock,
+            disk=disk,
         )
         error = await preflights.take(report)
         return PreflightResponse(error=error, controller_epoch=self.engine.controller_epoch)
@@ -303,13 +309,15 @@ class Broker:
             CreatedLogs(topic_id=topic_id, partitions=(partition,))
             for topic_id, partition in image.unconfirmed_new
         )
-        report = LagReport(broker_id=self.broker_id, broker_epoch=self.broker_epoch, created=created)
+        report = LagReport(
+            broker_id=self.broker_id, broker_epoch=BrokerEpoch(self.broker_epoch), created=created
+        )
         await self.engine.submit(self.cluster, Report(request=report, wall_ms=self.wall_ms()))
         await self.engine.submit(
             self.cluster,
             BrokerApplied(
                 broker_id=self.broker_id,
-                broker_epoch=self.broker_epoch,
+                broker_epoch=BrokerEpoch(self.broker_epoch),
                 controller_epoch=self.engine.controller_epoch,
                 sequence=image.sequence,
                 wall_ms=self.wall_ms(),

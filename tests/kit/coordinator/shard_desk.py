@@ -26,6 +26,7 @@ from coordinator.core.shard_ports import (
     TurnEnded,
     WriterNamed,
 )
+from springtide.contract.epochs import LeaderEpoch
 from springtide.contract.partition_state import WRITER_IDS, WriterId
 from springtide.wire.errors import ErrorCode
 from tests.kit.coordinator.counter import CounterMachine, Increment
@@ -134,7 +135,7 @@ class ShardDesk:
         self.step(TimerFired(key, self.now_ms))
 
     def follow(self) -> None:
-        self.step(LeaderKnown(self.leader_epoch, -1))
+        self.step(LeaderKnown(LeaderEpoch(self.leader_epoch), -1))
 
     def open(self) -> None:
         """Follow, be given the shard, and serve it, if nothing is held."""

@@ -14,7 +14,7 @@ import msgspec
 import trio
 
 from coordinator.shell.shards import Shards
-from springtide.contract.epochs import LeaderEpoch, PartitionEpoch
+from springtide.contract.epochs import BrokerEpoch, LeaderEpoch, PartitionEpoch
 from springtide.contract.errors import ControllerError
 from springtide.contract.partition_state import (
     NO_COORDINATOR,
@@ -91,7 +91,10 @@ class ShardBroker:
     @property
     def endpoint(self) -> BrokerEndpoint:
         return BrokerEndpoint(
-            broker_id=self.broker_id, broker_epoch=self.broker_id, host=self.machine.address, port=PORT
+            broker_id=self.broker_id,
+            broker_epoch=BrokerEpoch(self.broker_id),
+            host=self.machine.address,
+            port=PORT,
         )
 
     def power_off(self) -> None:
@@ -196,7 +199,7 @@ class CoordinatorShell:
         self.turns = 0
         self.shards = Shards(
             coordinator_id=coordinator_id,
-            coordinator_epoch=lambda: epoch,
+            coordinator_epoch=lambda: BrokerEpoch(epoch),
             view=self.view,
             net=SimNet(world.network, self._life, self.machine),
             clock=BrokerClock(self._life.clock),  # type: ignore[arg-type] # its timeouts are scopes that can be held

@@ -56,6 +56,7 @@ from dataplane.storage.disk import Disk, PosixDisk
 from dataplane.storage.log_dir import LogDir, open_log_dir
 from dataplane.storage.tail_cache import TailBudget
 from springtide.contract.administration import AdminOutcome, AdminRequest, AdminResponse, DeleteRecordsCall
+from springtide.contract.epochs import ControllerEpoch
 from springtide.contract.errors import ControllerError
 from springtide.contract.lag_report import LagReport
 from springtide.contract.partition_state import PartitionState
@@ -82,7 +83,7 @@ class CoreController(httpx.AsyncBaseTransport):
         self.image = ClusterImage()
         self.machine = ClusterMachine(
             self.image,
-            controller_epoch=1,
+            controller_epoch=ControllerEpoch(1),
             options=options or ControllerOptions(new_replica_confirm_ms=50),
             now_ms=self._clock.mono_ms(),
         )

@@ -9,6 +9,7 @@ import trio
 import trio.testing
 
 from dataplane.shell.replica_fetcher import ReplicaFetchers
+from springtide.contract.epochs import BrokerEpoch
 from springtide.contract.partition_state import PartitionState
 from springtide.node.net import READABLE, Buffer, Channel, Listener, OnReady, Poller
 from springtide.node.topic_ids import topic_id_bytes, topic_id_text
@@ -163,7 +164,7 @@ class Bench:
         self.net = Leaders()
         self.fetchers = ReplicaFetchers(
             broker_id=1,
-            broker_epoch=lambda: 5,
+            broker_epoch=lambda: BrokerEpoch(5),
             effects=node.effects,
             view=node.view,
             net=self.net,

@@ -29,6 +29,7 @@ from dataplane.core.fetch import ReplicaFetch
 from dataplane.core.leader import Leader
 from dataplane.core.replica import Replica
 from dataplane.core.results import LeaderAnswer, ReplicaOptions
+from springtide.contract.epochs import BrokerEpoch
 from springtide.contract.errors import ControllerError
 from springtide.contract.lag_report import IsrProposal, IsrProposalResult
 from springtide.contract.partition_state import NO_LEADER, PartitionState
@@ -308,7 +309,7 @@ class MiniCluster:
             if not leader.is_up:
                 return
             max_bytes = self.random.choice((1, 150, 10_000))
-            fetch = ReplicaFetch(node.broker_id, broker_epoch, position, max_bytes)
+            fetch = ReplicaFetch(node.broker_id, BrokerEpoch(broker_epoch), position, max_bytes)
             result, effects = leader.replica.role.on_replica_fetch(fetch, now_ms=self.now_ms)
             self.carry_out(leader, effects)
             if result.diverging is not None:

@@ -28,6 +28,7 @@ from dataplane.shell.produces import Produces
 from dataplane.storage.disk import Disk
 from dataplane.storage.log_dir import LogDir, open_log_dir
 from dataplane.storage.partition_log import PartitionLog
+from springtide.contract.epochs import BrokerEpoch, ControllerEpoch
 from springtide.contract.partition_state import PartitionState
 from springtide.contract.session import BrokerStatus, HeartbeatResponse
 from springtide.contract.updates import BrokerEndpoint, UpdateBatch
@@ -82,9 +83,11 @@ class RecordedFetching:
 
 def held_lease(now_ms: int) -> Lease:
     lease = Lease()
-    lease.on_applied(controller_epoch=1, sequence=1)
+    lease.on_applied(controller_epoch=ControllerEpoch(1), sequence=1)
     lease.on_heartbeat_acked(
-        HeartbeatResponse(controller_epoch=1, status=BrokerStatus.ACTIVE, lease_ms=2**40, sequence=1),
+        HeartbeatResponse(
+            controller_epoch=ControllerEpoch(1), status=BrokerStatus.ACTIVE, lease_ms=2**40, sequence=1
+        ),
         sent_ms=now_ms,
         now_ms=now_ms,
     )
@@ -112,7 +115,9 @@ def state(**changes: Any) -> PartitionState:
 def endpoint(
     broker_id: int, broker_epoch: int = 10, *, active: bool = True, port: int = 9092
 ) -> BrokerEndpoint:
-    return BrokerEndpoint(broker_id=broker_id, broker_epoch=broker_epoch, host="h", port=port, active=active)
+    return BrokerEndpoint(
+        broker_id=broker_id, broker_epoch=BrokerEpoch(broker_epoch), host="h", port=port, active=active
+    )
 
 
 def batch_of(
@@ -144,7 +149,7 @@ class Node:
         self.config: BrokerConfig = BrokerConfig.parse((configs or {}).items())
         self.log_dir: LogDir = open_log_dir(disk, path, broker_id=1, new_dir_id="dir-1", boot_id="boot")
         self.problems = load_logs(self.log_dir, wall_ms=self.clock.wall_ms)
-        self.log_dir.on_registered(cluster_id="cluster", broker_epoch=5)
+        self.log_dir.on_registered(cluster_id="cluster", broker_epoch=BrokerEpoch(5))
         self.counters = BrokerCounters()
         self.core: Broker[HostedPartition] = Broker(1)
         self.view = ClusterView(unmade=self.core.creations.wanted)
@@ -245,7 +250,9 @@ class Node:
         """A batch of these entries; what failed of it."""
         brokers = fields.pop("brokers", (endpoint(1), endpoint(2), endpoint(3)))
         failures = await self.table.apply(
-            UpdateBatch(controller_epoch=1, sequence=1, brokers=brokers, partitions=states, **fields)
+            UpdateBatch(
+                controller_epoch=ControllerEpoch(1), sequence=1, brokers=brokers, partitions=states, **fields
+            )
         )
         while await self.table.creator.make_next():
             pass

@@ -12,6 +12,7 @@ from dataplane.core.follower import Follower
 from dataplane.core.leader import Leader
 from dataplane.core.replica import Replica
 from dataplane.core.results import AppendResult, DeletionResult, FetchResult, LeaderAnswer, ReplicaOptions
+from springtide.contract.epochs import BrokerEpoch, ControllerEpoch, LeaderEpoch
 from springtide.contract.partition_state import PartitionState
 from springtide.contract.session import BrokerStatus, HeartbeatResponse
 from springtide.contract.updates import BrokerEndpoint
@@ -42,7 +43,9 @@ def partition_state(**changes: Any) -> PartitionState:
 
 
 def endpoint(broker_id: int, broker_epoch: int, *, active: bool = True) -> BrokerEndpoint:
-    return BrokerEndpoint(broker_id=broker_id, broker_epoch=broker_epoch, host="h", port=9092, active=active)
+    return BrokerEndpoint(
+        broker_id=broker_id, broker_epoch=BrokerEpoch(broker_epoch), host="h", port=9092, active=active
+    )
 
 
 def batch_of(
@@ -66,9 +69,11 @@ def batch_of(
 
 def held_lease(now_ms: int = 0, *, lease_ms: int = 2**40) -> Lease:
     lease = Lease()
-    lease.on_applied(controller_epoch=1, sequence=1)
+    lease.on_applied(controller_epoch=ControllerEpoch(1), sequence=1)
     lease.on_heartbeat_acked(
-        HeartbeatResponse(controller_epoch=1, status=BrokerStatus.ACTIVE, lease_ms=lease_ms, sequence=1),
+        HeartbeatResponse(
+            controller_epoch=ControllerEpoch(1), status=BrokerStatus.ACTIVE, lease_ms=lease_ms, sequence=1
+        ),
         sent_ms=now_ms,
         now_ms=now_ms,
     )
@@ -148,11 +153,11 @@ class Bench:
             last_fetched_epoch = self.log.epochs.epoch_at(fetch_offset - 1) if fetch_offset else -1
         fetch = ReplicaFetch(
             replica_id,
-            10 * replica_id if broker_epoch is None else broker_epoch,
+            BrokerEpoch(10 * replica_id if broker_epoch is None else broker_epoch),
             FetchPosition(
                 fetch_offset,
-                last_fetched_epoch,
-                self.replica.leader_epoch if leader_epoch is None else leader_epoch,
+                LeaderEpoch(last_fetched_epoch),
+                LeaderEpoch(self.replica.leader_epoch if leader_epoch is None else leader_epoch),
                 log_start_offset,
             ),
             max_bytes=1 << 20,
@@ -187,7 +192,7 @@ class Bench:
         last_fetched_epoch: int = -1,
         is_debugging: bool = False,
     ) -> FetchResult:
-        position = FetchPosition(fetch_offset, last_fetched_epoch, leader_epoch)
+        position = FetchPosition(fetch_offset, LeaderEpoch(last_fetched_epoch), LeaderEpoch(leader_epoch))
         fetch = ConsumerFetch(position, max_bytes=1 << 20, is_debugging=is_debugging)
         return self.replica.role.on_consumer_fetch(fetch, now_ms=self.now_ms)[0]
 
@@ -199,8 +204,8 @@ class Bench:
             fetched,
             asked=FetchPosition(
                 self.log.log_end_offset if fetch_offset is None else fetch_offset,
-                self.log.epochs.latest,
-                self.replica.leader_epoch if leader_epoch is None else leader_epoch,
+                LeaderEpoch(self.log.epochs.latest),
+                LeaderEpoch(self.replica.leader_epoch if leader_epoch is None else leader_epoch),
                 self.log.log_start_offset,
             ),
             now_ms=self.now_ms,

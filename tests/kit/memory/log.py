@@ -38,6 +38,7 @@ from dataplane.core.producer_state import ProducerStates, decode_producer_states
 from dataplane.core.room import Room
 from dataplane.storage.compaction import PassPutOff
 from dataplane.storage.seal import Seal
+from springtide.contract.epochs import NO_BROKER_EPOCH, BrokerEpoch, LeaderEpoch
 from springtide.wire.fetch_response import Compacted
 from springtide.wire.record_batch import (
     BatchHeader,
@@ -105,16 +106,18 @@ class MemoryLog:
         return self.vouched_end_offset < self.log_end_offset
 
     @property
-    def seal_chain_epoch(self) -> int:
-        return self.seal.chain_epoch if self.seal is not None and self._is_seal_durable else -1
+    def seal_chain_epoch(self) -> BrokerEpoch:
+        return self.seal.chain_epoch if self.seal is not None and self._is_seal_durable else NO_BROKER_EPOCH
 
     @property
     def is_sealed(self) -> bool:
         return self.seal is not None
 
-    def begin_seal(self, chain_epoch: int) -> None:
+    def begin_seal(self, chain_epoch: BrokerEpoch) -> None:
         self.seal = Seal(
-            chain_epoch=chain_epoch, leader_epoch=self._epochs.latest, end_offset=self.log_end_offset
+            chain_epoch=chain_epoch,
+            leader_epoch=LeaderEpoch(self._epochs.latest),
+            end_offset=self.log_end_offset,
         )
         self._is_seal_durable, self._vouched_max = False, self.log_end_offset
 
@@ -264,7 +267,7 @@ class MemoryLog:
                 continue
             for record in iter_records(data):
                 if record.timestamp >= timestamp_ms and record.offset >= self.log_start_offset:
-                    return TimestampHit(record.offset, record.timestamp, header.leader_epoch)
+                    return TimestampHit(record.offset, record.timestamp, LeaderEpoch(header.leader_epoch))
         return None
 
     def find_max_timestamp(self, *, end_offset: int) -> TimestampHit | None:
@@ -277,7 +280,7 @@ class MemoryLog:
                 if record.offset >= self.log_start_offset and (
                     found is None or record.timestamp > found.timestamp_ms
                 ):
-                    found = TimestampHit(record.offset, record.timestamp, header.leader_epoch)
+                    found = TimestampHit(record.offset, record.timestamp, LeaderEpoch(header.leader_epoch))
         return found
 
     def begin_leader_epoch(self, leader_epoch: int) -> None:

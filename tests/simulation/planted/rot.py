@@ -10,6 +10,7 @@ from dataplane.core.fetch_session import FetchPosition
 from dataplane.core.follower import Follower
 from dataplane.core.log_port import LogError, LogPort, SuspectBytes
 from dataplane.core.role import ReplicaRole
+from springtide.contract.epochs import LeaderEpoch
 from springtide.wire.errors import ErrorCode
 from tests.kit.memory.log import MemoryLog
 from tests.simulation import scrubbing
@@ -94,7 +95,9 @@ def damage_met_by_a_reader_ends_the_log() -> Patches:
 )
 def mends_as_a_consumer_only() -> Patches:
     def refused(log: LogPort, first_offset: int, leader_epoch: int) -> FetchPosition:
-        return FetchPosition(first_offset, -1, leader_epoch - 1, log.log_start_offset)
+        return FetchPosition(
+            first_offset, LeaderEpoch(-1), LeaderEpoch(leader_epoch - 1), log.log_start_offset
+        )
 
     return [(scrubbing, "mend_position", refused)]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataplane.core.leader import Leader
 from dataplane.core.results import LATEST_TIMESTAMP, OffsetResult
+from springtide.contract.epochs import LeaderEpoch
 from springtide.contract.errors import ControllerError
 from springtide.contract.lag_report import LagReportResponse
 from springtide.contract.updates import UpdateBatch
@@ -127,7 +128,9 @@ def joining_before_the_epoch_start(s: Script) -> None:
         and s.log_end(s.c) < s.committed
         and write.is_acked,
     )
-    latest = s.replica(s.b).role.list_offset(LATEST_TIMESTAMP, leader_epoch=-1, now_ms=s.b.now_ms)
+    latest = s.replica(s.b).role.list_offset(
+        LATEST_TIMESTAMP, leader_epoch=LeaderEpoch(-1), now_ms=s.b.now_ms
+    )
     s.expect(
         "I19",
         "B does not say where the log ends",

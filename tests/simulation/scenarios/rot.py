@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataplane.core.fetch import ConsumerFetch
 from dataplane.core.fetch_session import FetchPosition
 from dataplane.core.role import Offline
+from springtide.contract.epochs import LeaderEpoch
 from springtide.wire.errors import ErrorCode
 from springtide.wire.record_batch import crc_is_valid
 from tests.simulation.broker_node import BrokerNode
@@ -85,7 +86,7 @@ def reader_meets_damage_first(s: Script) -> None:
     settle(s)
     s.run_for(20)  # A's pass of this moment is over
     s.a.disk.logs[s.key].rot(first_base(s), is_cached=False, is_header=True)
-    fetch = ConsumerFetch(FetchPosition(0, -1, -1), max_bytes=1_000)
+    fetch = ConsumerFetch(FetchPosition(0, LeaderEpoch(-1), LeaderEpoch(-1)), max_bytes=1_000)
     result, effects = s.replica(s.a).role.on_consumer_fetch(fetch, now_ms=s.a.now_ms)
     s.reached("a reader is the first", result.error is ErrorCode.CORRUPT_MESSAGE)
     s.a.run(s.key, effects)

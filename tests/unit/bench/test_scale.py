@@ -21,6 +21,7 @@ from controller.shell.rows import (
     members_path,
     topics_path,
 )
+from springtide.contract.epochs import ControllerEpoch
 from tests.kit.clocks import EagerClock
 from tests.kit.memory.zookeeper import MemoryZooKeeper
 
@@ -52,7 +53,7 @@ async def test_written_rows_are_read_as_healthy_topics(partitions: int) -> None:
     change = Change(cause=Cause.CLUSTER_CREATED, at_ms=0)
     written = list(znodes("prod", [1, 2, 3, 4], topics=3, partitions=partitions, records=1))
     records = 1 + sum(count for _, _, count in written)
-    head = HeadRow(write_id="w", controller_epoch=1, records=records)
+    head = HeadRow(write_id="w", controller_epoch=ControllerEpoch(1), records=records)
     cluster = ClusterRecord(cluster_id="c", change=change)
     await meta.start_write(
         [

@@ -14,6 +14,7 @@ from dataplane.shell.log_loading import load_logs
 from dataplane.storage.disk import PosixDisk
 from dataplane.storage.log_dir import open_log_dir
 from dataplane.storage.log_settings import PartitionId
+from springtide.contract.epochs import BrokerEpoch
 from springtide.node.command_line import TOKEN_CHARS_MAX, CommandLineError, raise_open_files_limit
 from tests.kit.secret_file import write_secret
 
@@ -83,7 +84,7 @@ def test_a_deleted_logs_files_are_closed_although_it_was_there_at_the_start(tmp_
     """A broker kept the logs that it had started with: after two large topics no file could be opened."""
     log_dir = open_log_dir(PosixDisk(), str(tmp_path), broker_id=1, new_dir_id="dir-1", boot_id="boot")
     load_logs(log_dir, wall_ms=lambda: 0)
-    log_dir.on_registered(cluster_id="cluster", broker_epoch=1)
+    log_dir.on_registered(cluster_id="cluster", broker_epoch=BrokerEpoch(1))
     log_dir.make(PartitionId("AAAAAAAAAAAAAAAAAAAAAA", "orders", 0), now_ms=0)
     log_dir.sync_names()
     log_dir.close_cleanly({})

@@ -22,6 +22,7 @@ from controller.addresses import advertised_url
 from controller.config import ConfigError, load_config
 from dataplane.__main__ import _parser, _settings
 from springtide.__main__ import execute
+from springtide.contract.epochs import BrokerEpoch
 from springtide.contract.updates import ProducerIdsRequest
 from springtide.node.clock import MachineClock
 from springtide.node.command_line import CommandLineError
@@ -84,7 +85,9 @@ def ask_as_broker(url: str, tls: ssl.SSLContext | None) -> str:
     async def run() -> str:
         client = ControllerClient(urls=(url,), cluster="prod", broker_id=1, clock=MachineClock(), tls=tls)
         try:
-            answer = await client.allocate_producer_ids(ProducerIdsRequest(broker_id=1, broker_epoch=1))
+            answer = await client.allocate_producer_ids(
+                ProducerIdsRequest(broker_id=1, broker_epoch=BrokerEpoch(1))
+            )
             return answer.error.value
         except ControllerUnavailable as error:
             return str(error)
@@ -316,7 +319,7 @@ def test_a_hint_does_not_lead_a_broker_out_of_tls() -> None:
             token="secret",
         )
         with pytest.raises(ControllerUnavailable):
-            await client.allocate_producer_ids(ProducerIdsRequest(broker_id=1, broker_epoch=1))
+            await client.allocate_producer_ids(ProducerIdsRequest(broker_id=1, broker_epoch=BrokerEpoch(1)))
         await client.aclose()
 
     trio.run(run)

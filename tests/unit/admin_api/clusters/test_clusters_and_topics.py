@@ -8,7 +8,7 @@ import pytest
 
 from admin_api.topics.names import NAME_WAIT_MS
 from controller.core.events import Report
-from springtide.contract.epochs import LeaderEpoch
+from springtide.contract.epochs import BrokerEpoch, ControllerEpoch, LeaderEpoch
 from springtide.contract.holdings import SetAsideLog
 from springtide.contract.lag_report import LagReport
 from springtide.contract.session import Witness
@@ -292,7 +292,7 @@ async def test_metadata_that_went_back_is_told_wherever_an_operator_looks(zookee
     async with controller(zookeeper) as rest:
         (broker, *_) = await rest.form()
         cluster = (await rest.client.get("/clusters/prod")).json()
-        broker.witness = Witness(cluster_id=cluster["cluster_id"], controller_epoch=99)
+        broker.witness = Witness(cluster_id=cluster["cluster_id"], controller_epoch=ControllerEpoch(99))
         await broker.heartbeat()
         assert (await rest.client.get("/clusters/prod")).json()["health"] == "metadata_went_back"
         alarms = (await rest.client.get("/clusters/prod/alarms?limit=1")).json()
@@ -317,7 +317,7 @@ async def test_a_standby_shows_that_metadata_went_back_until_another_term_begins
         cluster = (await rest.client.get("/clusters/prod")).json()
         await standby.clock.sleep_ms(5_000)
         assert (await standby.client.get("/clusters/prod")).json()["health"] != "metadata_went_back"
-        broker.witness = Witness(cluster_id=cluster["cluster_id"], controller_epoch=99)
+        broker.witness = Witness(cluster_id=cluster["cluster_id"], controller_epoch=ControllerEpoch(99))
         await broker.heartbeat()
         await standby.clock.sleep_ms(3_000)
         assert (await standby.client.get("/clusters/prod")).json()["health"] == "metadata_went_back"
@@ -350,7 +350,9 @@ async def test_logs_that_were_set_aside_are_listed_and_brought_back_by_one_call(
         )
         for broker in brokers:
             told = (log,) if broker is brokers[0] else ()
-            report = LagReport(broker_id=broker.broker_id, broker_epoch=broker.broker_epoch, set_aside=told)
+            report = LagReport(
+                broker_id=broker.broker_id, broker_epoch=BrokerEpoch(broker.broker_epoch), set_aside=told
+            )
             await rest.engine.submit("prod", Report(request=report, wall_ms=0))
         (listed,) = (await rest.client.get("/clusters/prod/set-aside-logs")).json()["items"]
         assert listed == {

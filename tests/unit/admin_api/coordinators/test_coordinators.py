@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from controller.core.shards import SHARDS
+from springtide.contract.epochs import BrokerEpoch
 from springtide.contract.errors import ControllerError
 from springtide.contract.partition_state import WRITER_IDS
 from springtide.contract.session import BrokerStatus
@@ -133,7 +134,7 @@ async def test_only_one_that_is_down_is_removed(zookeeper: MemoryZooKeeper) -> N
 async def test_a_coordinators_body_under_another_id_is_refused(zookeeper: MemoryZooKeeper) -> None:
     async with controller(zookeeper) as rest:
         await rest.form()
-        request = NameWriterRequest(broker_id=1002, broker_epoch=1, topic_id="t", partition=0)
+        request = NameWriterRequest(broker_id=1002, broker_epoch=BrokerEpoch(1), topic_id="t", partition=0)
         answer = await rest.client.post(
             "/internal/clusters/prod/coordinators/1001:name-writer", content=msgspec.json.encode(request)
         )

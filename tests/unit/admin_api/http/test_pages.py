@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from controller.core.events import Report
-from springtide.contract.epochs import LeaderEpoch
+from springtide.contract.epochs import BrokerEpoch, LeaderEpoch
 from springtide.contract.holdings import SetAsideLog
 from springtide.contract.lag_report import LagReport
 from springtide.contract.missing_topics import MissingTopic
@@ -83,7 +83,9 @@ async def a_bit_of_everything(rest: Rest) -> dict[str, str]:
     first = brokers[0]
     first.missing_topics = tuple(missing_topic(rest, name) for name in ("lines", "words"))
     logs = tuple(set_aside_log(number) for number in (0, 1))
-    report = LagReport(broker_id=first.broker_id, broker_epoch=first.broker_epoch, set_aside=logs)
+    report = LagReport(
+        broker_id=first.broker_id, broker_epoch=BrokerEpoch(first.broker_epoch), set_aside=logs
+    )
     await rest.engine.submit("prod", Report(request=report, wall_ms=0))
     for number in (901, 902):
         await Coordinator(rest, number).register()

@@ -36,6 +36,7 @@ from springtide.contract.administration import (
     TopicToCreate,
     TopicToDelete,
 )
+from springtide.contract.epochs import BrokerEpoch
 from springtide.contract.lag_report import LagReport, ReplicaLogEnd
 from tests.kit.admin_api.coordinators import Coordinator
 from tests.kit.admin_api.rest import Rest, controller, problem, silence, speaking
@@ -119,7 +120,7 @@ async def test_a_coordinator_sends_its_clients_requests_as_brokers_do(zookeeper:
         async def create(epoch: int) -> AdminResponse:
             request = AdminRequest(
                 broker_id=1001,
-                broker_epoch=epoch,
+                broker_epoch=BrokerEpoch(epoch),
                 client_id="ops-tool",
                 client_host="10.1.2.3",
                 call=creation("orders"),

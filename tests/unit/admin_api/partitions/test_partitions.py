@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from controller.core.events import Report
-from springtide.contract.epochs import LeaderEpoch
+from springtide.contract.epochs import BrokerEpoch, LeaderEpoch
 from springtide.contract.lag_report import (
     FollowerLag,
     LagReport,
@@ -56,7 +56,7 @@ async def test_a_partition_shows_its_state_and_what_its_leader_reported(zookeepe
                 FollowerLag(broker_id=3, log_end_offset=-1, lag_records=40, lag_ms=900),
             ),
         )
-        report = LagReport(broker_id=1, broker_epoch=brokers[0].broker_epoch, lags=(lag,))
+        report = LagReport(broker_id=1, broker_epoch=BrokerEpoch(brokers[0].broker_epoch), lags=(lag,))
         await rest.engine.submit("prod", Report(request=report, wall_ms=rest.clock.now_wall_ms()))
         view = (await rest.client.get(PARTITION)).json()
         assert (view["log_start_offset"], view["log_end_offset"], view["high_watermark"]) == (5, 40, 38)
@@ -241,7 +241,9 @@ async def test_a_preview_does_not_hide_a_replica_in_quarantine_behind_a_leader(
             next_offset=750,
             high_watermark=743,
         )
-        request = LagReport(broker_id=2, broker_epoch=brokers[1].broker_epoch, problems=(problem_of_two,))
+        request = LagReport(
+            broker_id=2, broker_epoch=BrokerEpoch(brokers[1].broker_epoch), problems=(problem_of_two,)
+        )
         await rest.engine.submit("prod", Report(wall_ms=0, request=request))
         hidden = await rest.client.get(f"{PARTITION}/loss-preview")
         assert problem(hidden) == (409, "replica_quarantined")
@@ -261,7 +263,9 @@ async def tell(rest: Rest, broker: Broker, end: int, *, high_watermark: int) -> 
         high_watermark=high_watermark,
         epochs=((0, 0),),
     )
-    request = LagReport(broker_id=broker.broker_id, broker_epoch=broker.broker_epoch, log_ends=(log_end,))
+    request = LagReport(
+        broker_id=broker.broker_id, broker_epoch=BrokerEpoch(broker.broker_epoch), log_ends=(log_end,)
+    )
     reply = await rest.engine.submit("prod", Report(wall_ms=0, request=request))
     assert isinstance(reply, LagReportResponse) and reply.error == "none"
 

@@ -16,6 +16,7 @@ from springtide.contract.administration import (
     RecordsBefore,
     RecordsToDelete,
 )
+from springtide.contract.epochs import BrokerEpoch
 from tests.kit.admin_api.rest import SECRETS, TOKENS, Rest, ask, bearer, controller, pointers, problem
 from tests.kit.memory.zookeeper import MemoryZooKeeper
 
@@ -133,7 +134,10 @@ async def test_the_leader_is_permitted_what_was_asked_for_and_nothing_else(
             before = RecordsBefore(partition=0, before_offset=before_offset)
             call = DeleteRecordsCall(topics=(RecordsToDelete(topic="orders", partitions=(before,)),))
             request = AdminRequest(
-                broker_id=1, broker_epoch=brokers[0].broker_epoch, client_host="10.1.2.3", call=call
+                broker_id=1,
+                broker_epoch=BrokerEpoch(brokers[0].broker_epoch),
+                client_host="10.1.2.3",
+                call=call,
             )
             answer = await rest.client.post(
                 "/internal/clusters/prod/brokers/1:administer",

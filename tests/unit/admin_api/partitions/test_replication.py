@@ -11,7 +11,7 @@ from admin_api.partitions.service import state_word
 from admin_api.partitions.worst_first import SEVERITY
 from controller.core.events import Report
 from controller.core.image import ClusterImage
-from springtide.contract.epochs import LeaderEpoch
+from springtide.contract.epochs import BrokerEpoch, LeaderEpoch
 from springtide.contract.lag_report import FollowerLag, LagReport, PartitionLag
 from springtide.contract.partition_state import PartitionKey
 from tests.kit.admin_api.rest import Rest, controller, problem, silence
@@ -35,7 +35,9 @@ async def report(
         size_bytes=1_000 * (partition + 1),
         followers=followers,
     )
-    request = LagReport(broker_id=broker.broker_id, broker_epoch=broker.broker_epoch, lags=(lag,))
+    request = LagReport(
+        broker_id=broker.broker_id, broker_epoch=BrokerEpoch(broker.broker_epoch), lags=(lag,)
+    )
     await rest.engine.submit("prod", Report(request=request, wall_ms=rest.clock.now_wall_ms()))
 
 

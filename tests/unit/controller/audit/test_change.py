@@ -10,6 +10,7 @@ from controller.audit.change import (
     partition_of,
     topic_of,
 )
+from springtide.contract.epochs import ControllerEpoch
 
 
 def change(entity: Entity, entity_id: str, before: Any, after: Any) -> AuditedChange:
@@ -23,7 +24,7 @@ def change(entity: Entity, entity_id: str, before: Any, after: Any) -> AuditedCh
         at_ms=0,
         before=before,
         after=after,
-        controller_epoch=1,
+        controller_epoch=ControllerEpoch(1),
     )
 
 

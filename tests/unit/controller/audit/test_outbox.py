@@ -14,6 +14,7 @@ from controller.audit.outbox import BATCH_MAX, AuditOutbox
 from controller.audit.queries import AuditFilter, AuditRow, list_rows
 from controller.database.sql import Database, DatabaseUnavailable, create_sql_engine
 from controller.database.tables import metadata
+from springtide.contract.epochs import ControllerEpoch
 from tests.kit.clocks import EagerClock
 from tests.kit.controller.sql import run_in_place
 
@@ -56,7 +57,7 @@ def broker(version: int, *, first: bool = False) -> AuditedChange:
         at_ms=version,
         before=None if first else {"version": version - 1},
         after={"version": version},
-        controller_epoch=3,
+        controller_epoch=ControllerEpoch(3),
     )
 
 

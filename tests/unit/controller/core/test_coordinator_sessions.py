@@ -28,6 +28,7 @@ from controller.core.floor import Floors
 from controller.core.loss import LogEnds
 from controller.core.records import Cause, MemberKind, MemberRecord
 from controller.core.shards import SHARDS
+from springtide.contract.epochs import BrokerEpoch, ControllerEpoch
 from springtide.contract.errors import ControllerError
 from springtide.contract.session import (
     BrokerStatus,
@@ -99,7 +100,7 @@ def admit(cluster: CoordinatorCluster, *, dry_run: bool = False) -> None:
 
 
 def die(cluster: CoordinatorCluster) -> bool:
-    event = BrokerProvenDead(wall_ms=0, broker_id=1001, broker_epoch=epoch(cluster))
+    event = BrokerProvenDead(wall_ms=0, broker_id=1001, broker_epoch=BrokerEpoch(epoch(cluster)))
     return cluster.ask(event, BrokerFenceReply).fenced
 
 
@@ -158,7 +159,9 @@ def test_who_is_not_registered_or_of_an_earlier_epoch_is_told_so() -> None:
         ({"broker_epoch": epoch(cluster) - 1}, ControllerError.STALE_BROKER_EPOCH),
     ):
         answer = heartbeat(cluster, wants_shutdown=True, **fields)
-        assert answer == HeartbeatResponse(error=error, controller_epoch=cluster.controller_epoch)
+        assert answer == HeartbeatResponse(
+            error=error, controller_epoch=ControllerEpoch(cluster.controller_epoch)
+        )
     assert status(cluster) is BrokerStatus.ACTIVE
 
 
@@ -206,8 +209,8 @@ def test_what_it_has_applied_may_be_told_between_heartbeats() -> None:
         event = BrokerApplied(
             wall_ms=0,
             broker_id=1001,
-            broker_epoch=broker_epoch,
-            controller_epoch=cluster.controller_epoch,
+            broker_epoch=BrokerEpoch(broker_epoch),
+            controller_epoch=ControllerEpoch(cluster.controller_epoch),
             sequence=sequence,
             kind=MemberKind.COORDINATOR,
         )
@@ -284,7 +287,7 @@ def test_the_next_deadline_is_that_of_those_that_are_trusted() -> None:
     cluster = CoordinatorCluster(1002)
     image, options = cluster.image, cluster.options
     sessions = CoordinatorSessions(
-        image, AlarmBook(alarms_max=1), options=options, controller_epoch=1, now_ms=0
+        image, AlarmBook(alarms_max=1), options=options, controller_epoch=ControllerEpoch(1), now_ms=0
     )
     draft = Draft(image, wall_ms=0, floors=Floors(LogEnds()))
 
@@ -293,7 +296,7 @@ def test_the_next_deadline_is_that_of_those_that_are_trusted() -> None:
             broker_id=coordinator_id,
             broker_epoch=image.coordinators[coordinator_id].coordinator_epoch,
             incarnation_id="any",
-            applied_controller_epoch=1,
+            applied_controller_epoch=ControllerEpoch(1),
             applied_sequence=image.sequence,
         )
         sessions.on_heartbeat(draft, request, received_ms=now_ms, now_ms=now_ms)
@@ -316,7 +319,7 @@ def test_only_one_that_is_admitted_fenced_and_not_proven_dead_is_probed() -> Non
     register(cluster, "a")
     image = cluster.image
     sessions = CoordinatorSessions(
-        image, AlarmBook(alarms_max=1), options=cluster.options, controller_epoch=1, now_ms=0
+        image, AlarmBook(alarms_max=1), options=cluster.options, controller_epoch=ControllerEpoch(1), now_ms=0
     )
     draft = Draft(image, wall_ms=0, floors=Floors(LogEnds()))
     sessions.on_proven_dead(draft, 1003, image.coordinators[1003].coordinator_epoch)

@@ -35,6 +35,7 @@ from controller.core.events import (
 )
 from controller.core.records import Cause, MemberKind, MemberRecord, PartitionRecord, Record, TopicRecord
 from controller.core.shards import PINNED, SHARDS
+from springtide.contract.epochs import BrokerEpoch, ControllerEpoch
 from springtide.contract.errors import ControllerError
 from springtide.contract.groups import GroupNews, GroupTrouble
 from springtide.contract.partition_state import NO_COORDINATOR, NO_EPOCH, WRITER_IDS, Shard, WriterId
@@ -119,7 +120,7 @@ def test_one_gets_producer_ids_as_brokers_do() -> None:
     epoch = cluster.image.coordinators[1001].coordinator_epoch
 
     def ids(broker_id: int, broker_epoch: int) -> ProducerIdsResponse:
-        request = ProducerIdsRequest(broker_id=broker_id, broker_epoch=broker_epoch)
+        request = ProducerIdsRequest(broker_id=broker_id, broker_epoch=BrokerEpoch(broker_epoch))
         return cluster.ask(AllocateProducerIds(wall_ms=0, request=request), ProducerIdsResponse)
 
     assert [ids(1001, epoch).first_producer_id, ids(1, 1).first_producer_id] == [0, 1000]
@@ -159,7 +160,12 @@ def test_coordinators_are_told_of_in_the_stream_and_poll_it() -> None:
     assert [b.broker_id for b in update.brokers] == [1, 2, 3]
     sequence = cluster.image.sequence
     cluster.step(BrokerProvenDead(wall_ms=0, broker_id=1001, broker_epoch=coordinator.coordinator_epoch))
-    poll = PollRequest(broker_id=1, broker_epoch=1, applied_controller_epoch=1, applied_sequence=sequence)
+    poll = PollRequest(
+        broker_id=1,
+        broker_epoch=BrokerEpoch(1),
+        applied_controller_epoch=ControllerEpoch(1),
+        applied_sequence=sequence,
+    )
     update = build_update(cluster.image, poll, controller_epoch=1)
     assert update is not None
     assert [c.active for c in update.coordinators] == [False]
@@ -167,7 +173,7 @@ def test_coordinators_are_told_of_in_the_stream_and_poll_it() -> None:
     update = build_update(cluster.image, poll, controller_epoch=1)
     assert update is not None
     assert update.removed_coordinators == (1001,)
-    stale = PollRequest(broker_id=1001, broker_epoch=1)
+    stale = PollRequest(broker_id=1001, broker_epoch=BrokerEpoch(1))
     assert build_update(cluster.image, stale, controller_epoch=1).error is (  # type: ignore[union-attr]
         ControllerError.BROKER_NOT_REGISTERED
     )

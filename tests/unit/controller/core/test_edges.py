@@ -18,6 +18,7 @@ from controller.core.events import (
 from controller.core.isr import advance, check_proposal, is_eligible_member
 from controller.core.records import Cause
 from controller.core.recovery import PRODUCER_IDS_MARGIN, states_by_partition
+from springtide.contract.epochs import BrokerEpoch, ControllerEpoch
 from springtide.contract.errors import ControllerError
 from springtide.contract.holdings import Holdings
 from springtide.contract.lag_report import LagReport
@@ -34,13 +35,13 @@ def created() -> Cluster:
 
 
 def holding(cluster: Cluster, *states: PartitionState) -> Holdings:
-    witness = Witness(cluster_id=CLUSTER_ID, controller_epoch=9, lineage="lost", records=500)
+    witness = Witness(cluster_id=CLUSTER_ID, controller_epoch=ControllerEpoch(9), lineage="lost", records=500)
     identity = msgspec.structs.replace(cluster.request(1), cluster_id=CLUSTER_ID, witness=witness)
     return Holdings(
         identity=identity,
         has_view=True,
         broker_ids=(1, 2, 3),
-        broker_epoch_max=70,
+        broker_epoch_max=BrokerEpoch(70),
         topics=(),
         states=states,
         logs=(),
@@ -59,7 +60,9 @@ def test_of_two_states_that_a_broker_holds_of_a_partition_the_later_one_counts()
 def test_recovered_rows_hand_out_no_producer_id_that_the_lost_ones_may_have_handed_out() -> None:
     cluster = created()
     held = holding(cluster, cluster.partition())
-    report = LagReport(broker_id=1, broker_epoch=60, witness=held.identity.witness, holdings=held)
+    report = LagReport(
+        broker_id=1, broker_epoch=BrokerEpoch(60), witness=held.identity.witness, holdings=held
+    )
     before = cluster.image.next_producer_id
     cluster.step(Report(wall_ms=0, request=report))
     cluster.ask(RecoverMetadata(wall_ms=0, actor="ann", gone_brokers=(2, 3)), MetadataRecovered)
@@ -84,7 +87,7 @@ def test_a_leader_that_knows_more_than_this_controller_is_not_fenced(
 def test_a_broker_that_nobody_registered_is_no_member() -> None:
     cluster = created()
     state = cluster.partition()
-    assert not is_eligible_member(cluster.image, state, 9, 1)
+    assert not is_eligible_member(cluster.image, state, 9, BrokerEpoch(1))
     broker = cluster.broker(2)
     assert is_eligible_member(cluster.image, state, 2, broker.broker_epoch)
     for unfit in ({"fenced": True}, {"admitted": False}):
@@ -301,7 +304,10 @@ def test_others_are_told_of_a_first_heartbeat_and_strangers_say_nothing() -> Non
             count=0,
             others=others,
         )
-        for broker_id, others in ((1, ()), (2, (Heard(broker_id=9, broker_epoch=1, count=1, answered=1),)))
+        for broker_id, others in (
+            (1, ()),
+            (2, (Heard(broker_id=9, broker_epoch=BrokerEpoch(1), count=1, answered=1),)),
+        )
     )
     for request in (first, stranger):
         event = Heartbeat(wall_ms=0, request=request, received_ms=cluster.now_ms)

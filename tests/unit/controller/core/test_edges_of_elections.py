@@ -12,6 +12,7 @@ from controller.core.floor import Floors
 from controller.core.isr import advance, is_eligible_member
 from controller.core.loss import LogEnds
 from controller.core.records import Cause, Change, PartitionRecord
+from springtide.contract.epochs import BrokerEpoch
 from springtide.contract.partition_state import NO_LEADER, LeaderRecovery, PartitionKey, PartitionState
 from springtide.contract.updates import ApplyFailure
 from tests.kit.controller.core_cluster import Cluster, changed, seats, topic_id
@@ -61,7 +62,10 @@ def test_a_set_that_names_a_member_twice_is_never_taken_for_the_one_that_stands(
 def test_no_broker_joins_under_an_epoch_that_was_never_given() -> None:
     cluster = with_state(1, 2, 3, isr=(1, 3))
     epoch = cluster.broker(2).broker_epoch
-    joins = [is_eligible_member(cluster.image, cluster.partition(), 2, epoch + more) for more in (-1, 0, 1)]
+    joins = [
+        is_eligible_member(cluster.image, cluster.partition(), 2, BrokerEpoch(epoch + more))
+        for more in (-1, 0, 1)
+    ]
     assert joins == [False, True, False]
 
 

@@ -17,7 +17,7 @@ from controller.core.events import (
 )
 from controller.core.records import PartitionRecord
 from controller.core.settings_table import INT64_MAX
-from springtide.contract.epochs import LeaderEpoch, PartitionEpoch
+from springtide.contract.epochs import BrokerEpoch, ControllerEpoch, LeaderEpoch, PartitionEpoch
 from springtide.contract.errors import ControllerError
 from springtide.contract.lag_report import FollowerLag, PartitionLag, ProblemCode, ReplicaProblem
 from springtide.contract.updates import ApplyFailure, ProducerIdsRequest, ProducerIdsResponse
@@ -75,8 +75,8 @@ def test_an_applied_position_of_another_incarnation_or_of_a_host_that_went_back_
         event = BrokerApplied(
             wall_ms=0,
             broker_id=1,
-            broker_epoch=epoch,
-            controller_epoch=cluster.controller_epoch,
+            broker_epoch=BrokerEpoch(epoch),
+            controller_epoch=ControllerEpoch(cluster.controller_epoch),
             sequence=cluster.image.sequence,
             failures=(failure(cluster, "log_missing"),),
             heartbeat_count=count,
@@ -199,7 +199,7 @@ def test_producer_ids_end_where_64_bits_do() -> None:
         (INT64_MAX, epoch - 1),
     ]:
         cluster.image.next_producer_id = first
-        request = ProducerIdsRequest(broker_id=1, broker_epoch=broker_epoch)
+        request = ProducerIdsRequest(broker_id=1, broker_epoch=BrokerEpoch(broker_epoch))
         reply = cluster.ask(AllocateProducerIds(wall_ms=0, request=request), ProducerIdsResponse)
         answers.append((reply.error.value, reply.count))
     assert answers == [("none", 5), ("none", 1), ("invalid_request", 0), ("stale_broker_epoch", 0)]

@@ -21,7 +21,7 @@ from controller.core.machine import CONFIRM_REST_MS, CONFIRMATIONS_MAX
 from controller.core.options import ControllerOptions
 from controller.core.records import Cause, PartitionRecord
 from controller.shell.rows import PARTITIONS_PER_CHUNK
-from springtide.contract.epochs import LeaderEpoch, PartitionEpoch
+from springtide.contract.epochs import BrokerEpoch, LeaderEpoch, PartitionEpoch
 from springtide.contract.errors import ControllerError
 from springtide.contract.lag_report import (
     FollowerLag,
@@ -46,7 +46,7 @@ def test_a_report_of_an_unknown_broker_or_an_earlier_incarnation_is_not_read(clu
     cluster.play("create 1,2,3")
     proposal = cluster.proposal(1, 2)
     for broker_id, epoch, error in [(9, 1, "broker_not_registered"), (1, 0, "stale_broker_epoch")]:
-        report = LagReport(broker_id=broker_id, broker_epoch=epoch, proposals=(proposal,))
+        report = LagReport(broker_id=broker_id, broker_epoch=BrokerEpoch(epoch), proposals=(proposal,))
         response = cluster.ask(Report(wall_ms=0, request=report), LagReportResponse)
         assert (response.error, response.results) == (error, ())
     assert cluster.last.records == ()
@@ -654,7 +654,7 @@ def test_a_preferred_replica_that_lags_does_not_return_yet(cluster: Scripted) ->
         size_bytes=1,
         followers=(FollowerLag(broker_id=1, log_end_offset=10, lag_records=8_990, lag_ms=9),),
     )
-    cluster.step(Report(wall_ms=0, request=LagReport(broker_id=2, broker_epoch=2, lags=(lag,))))
+    cluster.step(Report(wall_ms=0, request=LagReport(broker_id=2, broker_epoch=BrokerEpoch(2), lags=(lag,))))
     cluster.play("run 10000")
     assert cluster.partition().leader == 2
 
@@ -671,14 +671,18 @@ def test_a_preferred_election_by_hand_needs_no_delay_and_a_replica_in_sync(clust
 
 def test_producer_id_blocks_never_overlap_not_even_across_controllers() -> None:
     cluster = Cluster()
-    event = AllocateProducerIds(wall_ms=0, request=ProducerIdsRequest(broker_id=1, broker_epoch=1))
+    event = AllocateProducerIds(
+        wall_ms=0, request=ProducerIdsRequest(broker_id=1, broker_epoch=BrokerEpoch(1))
+    )
     blocks = []
     for _ in range(3):
         reply = cluster.ask(event, ProducerIdsResponse)
         blocks.append((reply.first_producer_id, reply.count))
         cluster.fail_over()
     assert blocks == [(0, 1000), (1000, 1000), (2000, 1000)]
-    stale = AllocateProducerIds(wall_ms=0, request=ProducerIdsRequest(broker_id=1, broker_epoch=9))
+    stale = AllocateProducerIds(
+        wall_ms=0, request=ProducerIdsRequest(broker_id=1, broker_epoch=BrokerEpoch(9))
+    )
     assert cluster.ask(stale, ProducerIdsResponse).error is ControllerError.STALE_BROKER_EPOCH
 
 

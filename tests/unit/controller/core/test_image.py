@@ -20,6 +20,7 @@ from controller.core.records import (
     RemoveTopicRecord,
     TopicRecord,
 )
+from springtide.contract.epochs import BrokerEpoch
 from springtide.contract.partition_state import (
     NO_LEADER,
     LeaderRecovery,
@@ -165,7 +166,7 @@ def test_when_a_coordinator_registered_and_was_admitted_is_known_until_it_is_rem
     for epoch, admitted in ((5, False), (5, True), (7, True), (7, True)):
         row = CoordinatorRegistration(
             coordinator_id=9,
-            coordinator_epoch=epoch,
+            coordinator_epoch=BrokerEpoch(epoch),
             incarnation_id="a",
             host="h",
             port=1,

@@ -30,6 +30,7 @@ from controller.core.image import ClusterImage
 from controller.core.machine import ClusterMachine, Step
 from controller.core.options import ControllerOptions
 from controller.core.records import Cause, PartitionRecord
+from springtide.contract.epochs import BrokerEpoch, ControllerEpoch
 from springtide.contract.partition_state import NO_LEADER, LeaderRecovery, PartitionState
 from springtide.contract.session import BrokerStatus, ShutdownKind
 from springtide.contract.updates import ApplyFailure, PollRequest
@@ -427,8 +428,8 @@ def test_a_death_costs_what_it_touches_not_what_the_cluster_holds() -> None:
             cluster.image,
             PollRequest(
                 broker_id=1,
-                broker_epoch=1,
-                applied_controller_epoch=1,
+                broker_epoch=BrokerEpoch(1),
+                applied_controller_epoch=ControllerEpoch(1),
                 applied_sequence=cluster.image.sequence,
             ),
             controller_epoch=1,

@@ -17,7 +17,7 @@ from controller.core.loss import (
     sealed_candidate,
 )
 from controller.core.records import Cause
-from springtide.contract.epochs import PartitionEpoch
+from springtide.contract.epochs import BrokerEpoch, PartitionEpoch
 from springtide.contract.lag_report import (
     LOG_EPOCHS_MAX,
     PartitionLag,
@@ -355,7 +355,7 @@ def test_only_a_replica_of_a_partition_without_a_leader_is_listened_to() -> None
     led, now = cluster.partition(number=1), state.leader_epoch
     long = tuple((epoch, epoch) for epoch in range(LOG_EPOCHS_MAX + 1))
     good = log_end(90, *long[1:], leader_epoch=now)
-    assert LogEnds().note(image, 3, 1, good)
+    assert LogEnds().note(image, 3, BrokerEpoch(1), good)
     for broker_id, end in (
         (3, msgspec.structs.replace(good, topic_id=topic_id(9))),
         (3, msgspec.structs.replace(good, topic_id=topic_id(1), leader_epoch=led.leader_epoch)),
@@ -365,7 +365,7 @@ def test_only_a_replica_of_a_partition_without_a_leader_is_listened_to() -> None
         (3, msgspec.structs.replace(good, epochs=long)),
     ):
         ends = LogEnds()
-        assert not ends.note(image, broker_id, 1, end)
+        assert not ends.note(image, broker_id, BrokerEpoch(1), end)
         assert ends.keys == ()
 
 
@@ -374,7 +374,7 @@ def test_a_log_end_counts_for_the_registered_process_and_this_very_state() -> No
     image, state, ends = cluster.image, cluster.partition(), LogEnds()
     epoch, good = cluster.broker(3).broker_epoch, log_end(90, leader_epoch=state.leader_epoch)
     for other in (epoch - 1, epoch + 1):
-        assert ends.note(image, 3, other, good)
+        assert ends.note(image, 3, BrokerEpoch(other), good)
         assert ends.of(image, state) == {}
     assert ends.note(image, 3, epoch, good)
     assert ends.of(image, state) == {3: good}
@@ -388,14 +388,14 @@ def test_log_ends_of_partitions_that_have_a_leader_again_are_forgotten() -> None
     cluster = leaderless()
     cluster.create((3,), number=1)
     ends, state = LogEnds(), cluster.partition()
-    assert ends.note(cluster.image, 3, 1, log_end(90, leader_epoch=state.leader_epoch))
+    assert ends.note(cluster.image, 3, BrokerEpoch(1), log_end(90, leader_epoch=state.leader_epoch))
     cluster.ask(unclean(cluster, 3), LeadersElected)
     cluster.kill(3)
     cluster.ask(unclean(cluster, 4), LeadersElected)
     assert set(cluster.image.leaderless) == {(topic_id(1), 0)}
     other = cluster.partition(number=1)
     end = msgspec.structs.replace(log_end(9, leader_epoch=other.leader_epoch), topic_id=topic_id(1))
-    assert ends.note(cluster.image, 3, 1, end)
+    assert ends.note(cluster.image, 3, BrokerEpoch(1), end)
     assert ends.keys == ((topic_id(1), 0),)
 
 

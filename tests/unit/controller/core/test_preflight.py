@@ -12,6 +12,7 @@ from controller.core.image import ClusterImage
 from controller.core.options import PreflightLimits
 from controller.core.preflight import CheckState, HeardReport, judge, targets
 from controller.core.records import BrokerRegistration, Cause, Change, ClusterRecord, MemberRecord
+from springtide.contract.epochs import BrokerEpoch
 from springtide.contract.preflight import (
     ClockFigures,
     DiskFigures,
@@ -33,7 +34,7 @@ def broker(broker_id: int, *, admitted: bool, fenced: bool = False, rack: str | 
     return MemberRecord(
         registration=BrokerRegistration(
             broker_id=broker_id,
-            broker_epoch=100 + broker_id,
+            broker_epoch=BrokerEpoch(100 + broker_id),
             incarnation_id=f"{broker_id}-a",
             host=f"store{broker_id}",
             port=9092,
@@ -88,7 +89,7 @@ def heard(
     )
     report = PreflightReport(
         broker_id=broker_id,
-        broker_epoch=100 + broker_id if broker_epoch is None else broker_epoch,
+        broker_epoch=BrokerEpoch(100 + broker_id if broker_epoch is None else broker_epoch),
         peers=peers,
         disk=disk,
         clock=clock,

@@ -23,7 +23,7 @@ from controller.core.events import (
 from controller.core.image import ClusterImage
 from controller.core.options import ControllerOptions
 from controller.core.records import Cause, PartitionRecord, TopicRecord
-from springtide.contract.epochs import PartitionEpoch
+from springtide.contract.epochs import ControllerEpoch, PartitionEpoch
 from springtide.contract.errors import ControllerError
 from springtide.contract.partition_state import NO_LEADER, PartitionState
 from springtide.contract.session import ShutdownKind
@@ -493,7 +493,7 @@ def test_a_dropped_replica_is_told_so_and_a_learner_may_make_its_log() -> None:
         PollRequest(
             broker_id=3,
             broker_epoch=cluster.broker(3).broker_epoch,
-            applied_controller_epoch=1,
+            applied_controller_epoch=ControllerEpoch(1),
             applied_sequence=position,
         ),
         controller_epoch=1,

@@ -29,7 +29,7 @@ from controller.core.recovery import (
     recover,
     topic_by_logs,
 )
-from springtide.contract.epochs import LeaderEpoch
+from springtide.contract.epochs import BrokerEpoch, ControllerEpoch, LeaderEpoch
 from springtide.contract.holdings import HeldLog, Holdings, SetAsideLog
 from springtide.contract.lag_report import LagReport
 from springtide.contract.partition_state import NO_LEADER, PartitionState, TopicState
@@ -76,7 +76,10 @@ class LostHistory:
     ) -> None:
         """fields: of the holdings, besides."""
         witness = Witness(
-            cluster_id=CLUSTER_ID, controller_epoch=witness_epoch, lineage="lost", records=RECORDS
+            cluster_id=CLUSTER_ID,
+            controller_epoch=ControllerEpoch(witness_epoch),
+            lineage="lost",
+            records=RECORDS,
         )
         known = self.cluster.image.brokers.get(broker_id)
         worker_of = None if known is None else known.worker_of
@@ -92,7 +95,7 @@ class LostHistory:
             identity=identity,
             has_view=state is not None,
             broker_ids=(1, 2, 3),
-            broker_epoch_max=70,
+            broker_epoch_max=BrokerEpoch(70),
             topics=topics if topics is not None else () if state is None else (self.topic(KEY[0], "t0"),),
             states=() if state is None else (state,),
             logs=()
@@ -109,7 +112,9 @@ class LostHistory:
             set_aside=set_aside,
         )
         holdings = msgspec.structs.replace(holdings, **fields)
-        report = LagReport(broker_id=broker_id, broker_epoch=60, witness=witness, holdings=holdings)
+        report = LagReport(
+            broker_id=broker_id, broker_epoch=BrokerEpoch(60), witness=witness, holdings=holdings
+        )
         self.cluster.step(Report(wall_ms=0, request=report))
 
     def topic(self, of: str, name: str) -> TopicState:
@@ -568,13 +573,18 @@ def report_of(
 ) -> Report:
     cluster = Cluster()
     witness = Witness(
-        cluster_id=cluster_id, controller_epoch=9 - less, lineage="lost", records=RECORDS - less
+        cluster_id=cluster_id,
+        controller_epoch=ControllerEpoch(9 - less),
+        lineage="lost",
+        records=RECORDS - less,
     )
     identity = msgspec.structs.replace(cluster.request(broker_id), cluster_id=of_disk, witness=witness)
-    holdings = Holdings(identity=identity, broker_ids=(1,), broker_epoch_max=broker_epoch_max)
+    holdings = Holdings(identity=identity, broker_ids=(1,), broker_epoch_max=BrokerEpoch(broker_epoch_max))
     return Report(
         wall_ms=0,
-        request=LagReport(broker_id=broker_id, broker_epoch=60, witness=witness, holdings=holdings),
+        request=LagReport(
+            broker_id=broker_id, broker_epoch=BrokerEpoch(60), witness=witness, holdings=holdings
+        ),
     )
 
 

@@ -16,6 +16,7 @@ from controller.core.registration import (
     proves_end,
     vouches_for_seats,
 )
+from springtide.contract.epochs import BrokerEpoch
 from springtide.contract.errors import ControllerError
 from springtide.contract.session import (
     LISTENERS_MAX,
@@ -28,12 +29,12 @@ from tests.kit.controller.core_cluster import CLUSTER_ID, Cluster
 
 BEFORE = BrokerRegistration(
     broker_id=1,
-    broker_epoch=7,
+    broker_epoch=BrokerEpoch(7),
     incarnation_id="1-a",
     host="store1",
     port=9092,
     log_dir_ids=("x", "y"),
-    chain_epoch=3,
+    chain_epoch=BrokerEpoch(3),
 )
 REQUEST = RegisterRequest(
     broker_id=1,
@@ -42,7 +43,7 @@ REQUEST = RegisterRequest(
     port=9092,
     log_dir_ids=("x", "y"),
     last_shutdown=ShutdownKind.CLEAN,
-    previous_broker_epoch=7,
+    previous_broker_epoch=BrokerEpoch(7),
 )
 
 # --- what it proves -------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from controller.core.events import (
 )
 from controller.core.options import ControllerOptions
 from controller.core.records import Cause, MemberRecord, PartitionRecord
+from springtide.contract.epochs import BrokerEpoch, ControllerEpoch
 from springtide.contract.errors import ControllerError
 from springtide.contract.partition_state import NO_LEADER
 from springtide.contract.session import (
@@ -72,11 +73,11 @@ def test_a_broker_waits_until_admitted_and_is_trusted_once_it_has_applied_its_ad
     response = cluster.register(7)
     assert response == RegisterResponse(
         cluster_id=CLUSTER_ID,
-        controller_epoch=1,
-        broker_epoch=1,
+        controller_epoch=ControllerEpoch(1),
+        broker_epoch=BrokerEpoch(1),
         status=BrokerStatus.WAITING,
         retry_after_ms=cluster.options.registration_retry_ms,
-        chain_epoch=1,
+        chain_epoch=BrokerEpoch(1),
     )
     assert cluster.heartbeat(7).status is BrokerStatus.WAITING
     cluster.ask(AdmitBrokers(wall_ms=0, actor="ann", broker_ids=(7,)), BrokersAdmitted)
@@ -129,7 +130,9 @@ def test_a_second_live_process_is_refused_and_the_holder_probed_at_a_bounded_rat
     response = cluster.register(1, "b", last_shutdown=CRASH)
     assert (response.error, response.broker_epoch) == ("duplicate_broker_registration", -1)
     assert cluster.last.records == ()
-    assert cluster.last.effects == (ProbeBroker(broker_id=1, broker_epoch=1, host="store1", port=9092),)
+    assert cluster.last.effects == (
+        ProbeBroker(broker_id=1, broker_epoch=BrokerEpoch(1), host="store1", port=9092),
+    )
     cluster.now_ms += cluster.options.probe_interval_ms - 1
     cluster.register(1, "b", last_shutdown=CRASH)
     assert cluster.last.effects == ()
@@ -429,7 +432,9 @@ def test_heartbeats_of_strangers_and_of_earlier_incarnations_renew_nothing() -> 
         (1, 0, request.incarnation_id, "stale_broker_epoch"),
         (1, 1, "1-z", "stale_broker_epoch"),
     ]:
-        beat = HeartbeatRequest(broker_id=broker_id, broker_epoch=epoch, incarnation_id=incarnation)
+        beat = HeartbeatRequest(
+            broker_id=broker_id, broker_epoch=BrokerEpoch(epoch), incarnation_id=incarnation
+        )
         event = Heartbeat(wall_ms=0, request=beat, received_ms=cluster.now_ms)
         assert cluster.ask(event, HeartbeatResponse).error == error
 
@@ -438,7 +443,7 @@ def test_silence_is_counted_from_when_a_heartbeat_arrived_not_from_when_it_was_h
     cluster = Cluster()
     arrived = cluster.now_ms
     cluster.now_ms += 3_000
-    beat = HeartbeatRequest(broker_id=1, broker_epoch=1, incarnation_id="1-a")
+    beat = HeartbeatRequest(broker_id=1, broker_epoch=BrokerEpoch(1), incarnation_id="1-a")
     cluster.step(Heartbeat(wall_ms=0, request=beat, received_ms=arrived))
     cluster.heartbeat(2)
     cluster.heartbeat(3)
@@ -453,7 +458,7 @@ def test_silence_is_counted_from_when_a_heartbeat_arrived_not_from_when_it_was_h
 @pytest.mark.parametrize("off_ms", [-5_000, 5_000])
 def test_a_heartbeat_that_is_dated_in_the_past_or_in_the_future_moves_nothing(off_ms: int) -> None:
     cluster = Cluster()
-    beat = HeartbeatRequest(broker_id=1, broker_epoch=1, incarnation_id="1-a")
+    beat = HeartbeatRequest(broker_id=1, broker_epoch=BrokerEpoch(1), incarnation_id="1-a")
     cluster.step(Heartbeat(wall_ms=0, request=beat, received_ms=cluster.now_ms + off_ms))
     cluster.pass_ms(cluster.options.grace_ms)
     assert not cluster.broker(1).fenced
@@ -480,9 +485,9 @@ def test_a_late_broker_is_probed_again_and_again_at_a_bounded_rate_until_it_spea
 def test_proven_death_fences_at_once_and_stale_proof_does_nothing() -> None:
     cluster = Cluster()
     cluster.create((1, 2, 3))
-    stale = BrokerProvenDead(wall_ms=0, broker_id=1, broker_epoch=0)
+    stale = BrokerProvenDead(wall_ms=0, broker_id=1, broker_epoch=BrokerEpoch(0))
     assert cluster.ask(stale, BrokerFenceReply) == BrokerFenceReply(fenced=False)
-    proof = BrokerProvenDead(wall_ms=0, broker_id=1, broker_epoch=1)
+    proof = BrokerProvenDead(wall_ms=0, broker_id=1, broker_epoch=BrokerEpoch(1))
     assert cluster.ask(proof, BrokerFenceReply) == BrokerFenceReply(fenced=True)
     assert seats(cluster.partition()) == (2, (2, 3), ())
     assert cluster.ask(proof, BrokerFenceReply) == BrokerFenceReply(fenced=False)
@@ -899,7 +904,12 @@ def test_a_repeated_heartbeat_is_none_that_has_gone_back_nor_is_one_without_a_nu
     # A position has the number of the last heartbeat before it.
     for count, error in ((8, ControllerError.NONE), (7, ControllerError.OUTCOME_UNKNOWN)):
         position = BrokerApplied(
-            wall_ms=0, broker_id=1, broker_epoch=1, controller_epoch=1, sequence=1, heartbeat_count=count
+            wall_ms=0,
+            broker_id=1,
+            broker_epoch=BrokerEpoch(1),
+            controller_epoch=ControllerEpoch(1),
+            sequence=1,
+            heartbeat_count=count,
         )
         assert cluster.ask(position, AppliedReply).error is error
     first = Cluster()

@@ -20,6 +20,7 @@ from controller.core.records import (
     TopicRecord,
 )
 from controller.core.shards import assign_shards, missing_topics, ordinary_topics
+from springtide.contract.epochs import BrokerEpoch
 from springtide.contract.errors import ControllerError
 from springtide.contract.partition_state import NO_COORDINATOR, Shard, WriterId
 from springtide.contract.updates import NameWriterRequest, NameWriterResponse
@@ -40,7 +41,7 @@ def image_of(coordinators: str, shards: str) -> ClusterImage:
     for text in coordinators.split():
         row = CoordinatorRegistration(
             coordinator_id=int(text[0]),
-            coordinator_epoch=int(text[0]),
+            coordinator_epoch=BrokerEpoch(int(text[0])),
             incarnation_id="a",
             host="h",
             port=1,

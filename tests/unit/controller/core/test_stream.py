@@ -18,6 +18,7 @@ from controller.core.image import ClusterImage
 from controller.core.records import Cause, Change, CoordinatorRegistration, MemberRecord
 from controller.core.stream import build_range, plan_update
 from springtide.contract.administration import QuotasToAlter
+from springtide.contract.epochs import BrokerEpoch, ControllerEpoch
 from springtide.contract.partition_state import PartitionState, TopicState
 from springtide.contract.security import QuotaEntity, UserSecrets, key_of_unknown_users
 from springtide.contract.updates import BrokerEndpoint, PollRequest, UpdateBatch
@@ -39,8 +40,12 @@ def poll(
 ) -> PollRequest:
     return PollRequest(
         broker_id=broker_id,
-        broker_epoch=cluster.broker(broker_id).broker_epoch if broker_epoch is None else broker_epoch,
-        applied_controller_epoch=cluster.controller_epoch if controller_epoch is None else controller_epoch,
+        broker_epoch=BrokerEpoch(
+            cluster.broker(broker_id).broker_epoch if broker_epoch is None else broker_epoch
+        ),
+        applied_controller_epoch=ControllerEpoch(
+            cluster.controller_epoch if controller_epoch is None else controller_epoch
+        ),
         applied_sequence=applied,
     )
 
@@ -110,10 +115,10 @@ def test_strangers_and_earlier_incarnations_get_an_error(
     broker_epoch: int, broker_id: int, error: str
 ) -> None:
     cluster = Cluster()
-    request = PollRequest(broker_id=broker_id, broker_epoch=broker_epoch)
+    request = PollRequest(broker_id=broker_id, broker_epoch=BrokerEpoch(broker_epoch))
     assert build_update(cluster.image, request, controller_epoch=1) == UpdateBatch(
         error=error,  # type: ignore[arg-type]
-        controller_epoch=1,
+        controller_epoch=ControllerEpoch(1),
     )
 
 
@@ -176,7 +181,7 @@ def test_an_image_rebuilt_under_one_epoch_understands_no_position_it_gave_out_be
     old = cluster.image.sequence
     image = ClusterImage(start_sequence=old + 1)
     replay_all(image, cluster.records)
-    update = plan_update(image, poll(cluster, applied=old), controller_epoch=1)
+    update = plan_update(image, poll(cluster, applied=old), controller_epoch=ControllerEpoch(1))
     assert update is not None
     assert update.full
 
@@ -203,7 +208,9 @@ def test_what_a_bounded_delta_counts(is_removed: bool) -> None:
 
     def covers(entries_max: int) -> int:
         request = poll(cluster, applied=position)
-        update = plan_update(cluster.image, request, controller_epoch=1, partitions_max=entries_max)
+        update = plan_update(
+            cluster.image, request, controller_epoch=ControllerEpoch(1), partitions_max=entries_max
+        )
         assert update is not None
         return update.to_sequence - position
 
@@ -299,11 +306,15 @@ def test_equal_ranges_have_equal_content_for_every_broker() -> None:
     position = cluster.image.sequence
     cluster.propose(1, 2)
     ranges = {
-        plan_update(cluster.image, poll(cluster, b, applied=position), controller_epoch=1) for b in (1, 2, 3)
+        plan_update(cluster.image, poll(cluster, b, applied=position), controller_epoch=ControllerEpoch(1))
+        for b in (1, 2, 3)
     }
     (update,) = ranges
     assert update is not None
-    contents = [build_range(cluster.image, update, controller_epoch=1, broker_epoch=7) for _ in range(2)]
+    contents = [
+        build_range(cluster.image, update, controller_epoch=ControllerEpoch(1), broker_epoch=BrokerEpoch(7))
+        for _ in range(2)
+    ]
     assert contents[0] == contents[1]
 
 
@@ -430,11 +441,16 @@ def test_a_coordinator_that_only_registered_is_told_no_secrets() -> None:
     cluster = Cluster()
     alter_user(cluster, "alice")
     coordinator = CoordinatorRegistration(
-        coordinator_id=1001, coordinator_epoch=9, incarnation_id="x", host="c", port=1, fenced=True
+        coordinator_id=1001,
+        coordinator_epoch=BrokerEpoch(9),
+        incarnation_id="x",
+        host="c",
+        port=1,
+        fenced=True,
     )
     change = Change(cause=Cause.COORDINATOR_REGISTERED, at_ms=0, actor="ann")
     cluster.image.replay(MemberRecord(registration=coordinator, change=change))
-    request = PollRequest(broker_id=1001, broker_epoch=9)
+    request = PollRequest(broker_id=1001, broker_epoch=BrokerEpoch(9))
     assert answer(cluster, request).users == ()
     admitted = msgspec.structs.replace(coordinator, admitted=True)
     position = cluster.image.sequence

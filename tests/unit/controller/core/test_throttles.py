@@ -17,6 +17,7 @@ from controller.core.events import (
     RefusalCode,
 )
 from controller.core.options import ControllerOptions
+from springtide.contract.epochs import ControllerEpoch
 from springtide.contract.partition_state import MoveThrottle
 from springtide.contract.throttles import FOLLOWER_RATE, LEADER_RATE, effective_rate, is_learner
 from springtide.contract.updates import PollRequest, UpdateBatch
@@ -68,7 +69,7 @@ def told(cluster: Cluster, since: int, broker_id: int = 4) -> UpdateBatch:
     request = PollRequest(
         broker_id=broker_id,
         broker_epoch=cluster.broker(broker_id).broker_epoch,
-        applied_controller_epoch=cluster.controller_epoch,
+        applied_controller_epoch=ControllerEpoch(cluster.controller_epoch),
         applied_sequence=since,
     )
     batch = build_update(cluster.image, request, controller_epoch=cluster.controller_epoch)

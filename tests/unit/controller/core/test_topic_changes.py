@@ -18,6 +18,7 @@ from controller.core.events import (
 from controller.core.minimum import below_minimum, changed_minimums, own_minimum, with_minimum
 from controller.core.options import ControllerOptions
 from controller.core.records import Cause, ClusterRecord, PartitionRecord, TopicRecord
+from springtide.contract.epochs import ControllerEpoch
 from springtide.contract.updates import PollRequest
 from tests.kit.controller.core_cluster import Cluster, changed, seats, topic_id
 from tests.kit.controller.images import build_update
@@ -254,7 +255,7 @@ def test_added_partitions_are_written_before_the_topic_that_announces_them() -> 
         PollRequest(
             broker_id=4,
             broker_epoch=cluster.broker(4).broker_epoch,
-            applied_controller_epoch=1,
+            applied_controller_epoch=ControllerEpoch(1),
             applied_sequence=position,
         ),
         controller_epoch=1,

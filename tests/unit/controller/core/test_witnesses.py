@@ -23,7 +23,7 @@ from controller.core.events import (
     Tick,
 )
 from controller.core.witnesses import TermStart, evidence_in, evidence_in_rows, reply_of_halted
-from springtide.contract.epochs import LeaderEpoch, PartitionEpoch
+from springtide.contract.epochs import BrokerEpoch, ControllerEpoch, LeaderEpoch, PartitionEpoch
 from springtide.contract.errors import ControllerError
 from springtide.contract.lag_report import LagReport, LagReportResponse
 from springtide.contract.partition_state import WRITER_IDS, WriterId
@@ -40,9 +40,9 @@ from tests.kit.controller.core_cluster import CLUSTER_ID, Cluster, topic_id
 
 WENT_BACK = ControllerError.METADATA_WENT_BACK
 TERMS = (
-    TermStart(controller_epoch=3, lineage="three", records=10),
-    TermStart(controller_epoch=5, lineage="five", records=20),
-    TermStart(controller_epoch=6, lineage="six", records=30),
+    TermStart(controller_epoch=ControllerEpoch(3), lineage="three", records=10),
+    TermStart(controller_epoch=ControllerEpoch(5), lineage="five", records=20),
+    TermStart(controller_epoch=ControllerEpoch(6), lineage="six", records=30),
 )
 
 
@@ -54,7 +54,9 @@ def cluster_in_term_six() -> Cluster:
 
 
 def heard(epoch: int, lineage: str = "", records: int = -1, *, cluster_id: str = CLUSTER_ID) -> Witness:
-    return Witness(cluster_id=cluster_id, controller_epoch=epoch, lineage=lineage, records=records)
+    return Witness(
+        cluster_id=cluster_id, controller_epoch=ControllerEpoch(epoch), lineage=lineage, records=records
+    )
 
 
 def heartbeat(
@@ -62,7 +64,7 @@ def heartbeat(
 ) -> Heartbeat:
     request = HeartbeatRequest(
         broker_id=1,
-        broker_epoch=cluster.broker(1).broker_epoch + epochs_above,
+        broker_epoch=BrokerEpoch(cluster.broker(1).broker_epoch + epochs_above),
         incarnation_id=f"1-{who}",
         witness=witness,
     )
@@ -74,7 +76,7 @@ def poll(cluster: Cluster, *failures: ApplyFailure, witness: Witness | None = No
         wall_ms=0,
         broker_id=1,
         broker_epoch=cluster.broker(1).broker_epoch,
-        controller_epoch=1,
+        controller_epoch=ControllerEpoch(1),
         sequence=0,
         failures=failures,
         witness=witness,
@@ -200,20 +202,26 @@ def test_a_halted_controller_neither_fences_nor_elects_nor_takes_an_operators_wo
 
 def test_a_controller_epoch_below_that_of_the_clusters_rows_is_evidence_by_itself() -> None:
     cluster = cluster_in_term_six()
-    step = cluster.fail_over(terms=(*TERMS, TermStart(controller_epoch=2, lineage="two")))
+    step = cluster.fail_over(terms=(*TERMS, TermStart(controller_epoch=ControllerEpoch(2), lineage="two")))
     assert step.records == ()
     assert cluster.machine.went_back is not None
 
 
 @pytest.mark.parametrize(("before", "mine", "is_evidence"), [(3, 3, True), (4, 3, True), (2, 3, False)])
 def test_two_terms_never_have_one_controller_epoch(before: int, mine: int, is_evidence: bool) -> None:
-    terms = (TermStart(controller_epoch=before), TermStart(controller_epoch=mine))
+    terms = (
+        TermStart(controller_epoch=ControllerEpoch(before)),
+        TermStart(controller_epoch=ControllerEpoch(mine)),
+    )
     assert (evidence_in_rows(terms) is not None) is is_evidence
 
 
 def test_a_record_that_a_broker_was_told_of_before_the_first_that_there_is_is_evidence() -> None:
     cluster = cluster_in_term_six()
-    terms = (TermStart(controller_epoch=5, records=0), TermStart(controller_epoch=6, records=1))
+    terms = (
+        TermStart(controller_epoch=ControllerEpoch(5), records=0),
+        TermStart(controller_epoch=ControllerEpoch(6), records=1),
+    )
     for records, is_evidence in ((0, False), (1, True)):
         event = heartbeat(cluster, heard(4, "", records))
         assert (evidence_in(cluster.image, terms, event) is not None) is is_evidence
@@ -251,7 +259,7 @@ def test_a_broker_epoch_is_evidence_where_it_was_never_given_or_given_twice(
     cluster = cluster_in_term_six()
     request = HeartbeatRequest(
         broker_id=sender,
-        broker_epoch=epochs_above + (1 if sender == 9 else cluster.broker(sender).broker_epoch),
+        broker_epoch=BrokerEpoch(epochs_above + (1 if sender == 9 else cluster.broker(sender).broker_epoch)),
         incarnation_id=f"{sender}-{who}",
         witness=witness,
     )
@@ -277,8 +285,8 @@ def test_only_a_registered_broker_that_holds_a_later_state_is_evidence(
     event = BrokerApplied(
         wall_ms=0,
         broker_id=sender,
-        broker_epoch=cluster.broker(1).broker_epoch + epochs_above,
-        controller_epoch=1,
+        broker_epoch=BrokerEpoch(cluster.broker(1).broker_epoch + epochs_above),
+        controller_epoch=ControllerEpoch(1),
         sequence=0,
         failures=(
             ApplyFailure(
@@ -303,7 +311,7 @@ def test_a_writer_to_come_is_evidence_if_a_registered_coordinator_found_it(
     cluster = CoordinatorCluster(1001)
     request = NameWriterRequest(
         broker_id=sender,
-        broker_epoch=cluster.image.coordinators[1001].coordinator_epoch + epochs_above,
+        broker_epoch=BrokerEpoch(cluster.image.coordinators[1001].coordinator_epoch + epochs_above),
         topic_id=OFFSETS_ID,
         partition=partition,
         found=WriterId(WRITER_IDS.start + cluster.shard_state().partition_epoch + 1),
@@ -313,10 +321,10 @@ def test_a_writer_to_come_is_evidence_if_a_registered_coordinator_found_it(
 
 
 def test_a_halted_controller_hands_out_no_producer_ids() -> None:
-    request = ProducerIdsRequest(broker_id=1, broker_epoch=1)
+    request = ProducerIdsRequest(broker_id=1, broker_epoch=BrokerEpoch(1))
     event = AllocateProducerIds(wall_ms=0, request=request)
-    reply = reply_of_halted(event, evidence="why", controller_epoch=6)
-    assert reply == ProducerIdsResponse(error=WENT_BACK, controller_epoch=6)
+    reply = reply_of_halted(event, evidence="why", controller_epoch=ControllerEpoch(6))
+    assert reply == ProducerIdsResponse(error=WENT_BACK, controller_epoch=ControllerEpoch(6))
 
 
 @pytest.mark.parametrize(
@@ -328,6 +336,6 @@ def test_a_proposal_of_an_incarnation_that_is_not_registered_is_no_evidence(
     cluster = cluster_in_term_six()
     wrong = msgspec.structs.replace(cluster.proposal(1), partition_epoch=9)
     epoch = cluster.broker(1).broker_epoch + epochs_above
-    request = LagReport(broker_id=sender, broker_epoch=epoch, proposals=(wrong,))
+    request = LagReport(broker_id=sender, broker_epoch=BrokerEpoch(epoch), proposals=(wrong,))
     found = evidence_in(cluster.image, TERMS, Report(wall_ms=0, request=request))
     assert (found is not None) is is_evidence

@@ -17,6 +17,7 @@ from controller.operations.model import (
     StepState,
     Work,
 )
+from springtide.contract.epochs import BrokerEpoch
 from tests.kit.controller.images import replay_all
 
 ADD = begin_broker_add(
@@ -42,7 +43,7 @@ def broker(
 ) -> BrokerRegistration:
     return BrokerRegistration(
         broker_id=broker_id,
-        broker_epoch=broker_id,
+        broker_epoch=BrokerEpoch(broker_id),
         incarnation_id="x",
         host=f"store{broker_id}",
         port=9092,

@@ -25,7 +25,7 @@ from controller.shell.broker_api import (
 )
 from controller.shell.engine import Engine
 from controller.shell.listeners import ListenerAnswer
-from springtide.contract.epochs import LeaderEpoch
+from springtide.contract.epochs import BrokerEpoch, ControllerEpoch, LeaderEpoch
 from springtide.contract.errors import ControllerError
 from springtide.contract.lag_report import LagReport, LagReportResponse, PartitionLag
 from springtide.contract.session import HeartbeatRequest, HeartbeatResponse, RegisterResponse
@@ -77,8 +77,8 @@ async def poll(
 ) -> UpdateBatch:
     request = PollRequest(
         broker_id=broker.broker_id,
-        broker_epoch=broker.broker_epoch,
-        applied_controller_epoch=applied_controller_epoch,
+        broker_epoch=BrokerEpoch(broker.broker_epoch),
+        applied_controller_epoch=ControllerEpoch(applied_controller_epoch),
         applied_sequence=applied_sequence,
         wait_ms_max=wait_ms_max,
     )
@@ -211,7 +211,7 @@ async def test_a_large_batch_is_sent_in_slices_and_arrives_whole(
     async with running(engine):
         (broker, *_) = await form_cluster(engine)
         await engine.submit("prod", create_topic(partitions=3_000))
-        body = PollRequest(broker_id=1, broker_epoch=broker.broker_epoch)
+        body = PollRequest(broker_id=1, broker_epoch=BrokerEpoch(broker.broker_epoch))
         request = HungUp(msgspec.json.encode(body), after_s=60)
         await application(engine)(scope_of("1:poll"), request.receive, request.send)
         start, *sent = request.sent
@@ -246,7 +246,7 @@ async def hang_up(engine: Engine, broker: Broker, after_s: float) -> None:
     body = msgspec.json.encode(
         PollRequest(
             broker_id=broker.broker_id,
-            broker_epoch=broker.broker_epoch,
+            broker_epoch=BrokerEpoch(broker.broker_epoch),
             applied_controller_epoch=engine.controller_epoch,
             applied_sequence=full_sequence,
         )
@@ -351,7 +351,7 @@ async def test_the_closed_poll_of_an_earlier_incarnation_is_nobodys_death(
         await anyio.sleep(0.1)
         listeners.asked.clear()
         listeners.answers[("127.0.0.1", 9002)] = ListenerAnswer.REFUSED
-        engine.drivers.of("prod").on_session_closed(2, brokers[1].broker_epoch - 1)
+        engine.drivers.of("prod").on_session_closed(2, BrokerEpoch(brokers[1].broker_epoch - 1))
         await anyio.sleep(0.5)
         assert listeners.asked == []
 
@@ -367,10 +367,10 @@ async def test_a_standby_answers_brokers_with_the_url_of_the_active(
             json.loads((await ask(http, verb, body)).content)
             for verb, body in (
                 ("register", broker.request),
-                ("heartbeat", HeartbeatRequest(broker_id=1, broker_epoch=1, incarnation_id="x")),
-                ("poll", PollRequest(broker_id=1, broker_epoch=1)),
-                ("report", LagReport(broker_id=1, broker_epoch=1)),
-                ("allocate-producer-ids", ProducerIdsRequest(broker_id=1, broker_epoch=1)),
+                ("heartbeat", HeartbeatRequest(broker_id=1, broker_epoch=BrokerEpoch(1), incarnation_id="x")),
+                ("poll", PollRequest(broker_id=1, broker_epoch=BrokerEpoch(1))),
+                ("report", LagReport(broker_id=1, broker_epoch=BrokerEpoch(1))),
+                ("allocate-producer-ids", ProducerIdsRequest(broker_id=1, broker_epoch=BrokerEpoch(1))),
             )
         ]
         assert [(answer["error"], answer["active_controller"]) for answer in answers] == [
@@ -381,7 +381,9 @@ async def test_a_standby_answers_brokers_with_the_url_of_the_active(
 async def test_an_unknown_cluster_is_a_typed_answer(meta: MemoryMeta, clock: VirtualClock) -> None:
     engine = make_engine(meta, clock)
     async with running(engine), client(engine) as http:
-        answer = await ask(http, "poll", PollRequest(broker_id=1, broker_epoch=1), cluster="other")
+        answer = await ask(
+            http, "poll", PollRequest(broker_id=1, broker_epoch=BrokerEpoch(1)), cluster="other"
+        )
         assert answer.status_code == 200
         assert json.loads(answer.content)["error"] == "unknown_cluster"
 
@@ -402,11 +404,11 @@ async def test_reports_and_producer_ids_get_their_answers(meta: MemoryMeta, cloc
             high_watermark=9,
             size_bytes=100,
         )
-        report = LagReport(broker_id=1, broker_epoch=brokers[0].broker_epoch, lags=(lag,))
+        report = LagReport(broker_id=1, broker_epoch=BrokerEpoch(brokers[0].broker_epoch), lags=(lag,))
         reported = msgspec.json.decode((await ask(http, "report", report)).content, type=LagReportResponse)
         assert reported.error is ControllerError.NONE
         assert engine.cluster("prod").lag((TOPIC_ID, led.partition)) == lag
-        request = ProducerIdsRequest(broker_id=1, broker_epoch=brokers[0].broker_epoch)
+        request = ProducerIdsRequest(broker_id=1, broker_epoch=BrokerEpoch(brokers[0].broker_epoch))
         blocks = [
             msgspec.json.decode(
                 (await ask(http, "allocate-producer-ids", request)).content, type=ProducerIdsResponse
@@ -463,7 +465,10 @@ def test_an_encoded_batch_differs_between_brokers_in_the_epoch_alone() -> None:
     batches = EncodedBatches()
     update = UpdateRange(full=True, from_sequence=-1, to_sequence=1)
     encoded = [
-        batches.encode("prod", image, update, controller_epoch=3, broker_epoch=epoch) for epoch in (7, 8)
+        batches.encode(
+            "prod", image, update, controller_epoch=ControllerEpoch(3), broker_epoch=BrokerEpoch(epoch)
+        )
+        for epoch in (7, 8)
     ]
     decoded = [msgspec.json.decode(b"".join(pieces), type=UpdateBatch) for pieces in encoded]
     assert [batch.broker_epoch for batch in decoded] == [7, 8]

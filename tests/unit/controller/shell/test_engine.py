@@ -46,6 +46,7 @@ from controller.shell.outcomes import (
 )
 from controller.shell.rows import PARTITIONS_PER_CHUNK
 from springtide.contract.administration import QuotasToAlter
+from springtide.contract.epochs import BrokerEpoch, ControllerEpoch
 from springtide.contract.errors import ControllerError
 from springtide.contract.security import QuotaEntity, UserSecrets
 from springtide.contract.session import BrokerStatus, Witness
@@ -524,7 +525,7 @@ async def test_a_poll_waits_for_no_write_that_it_does_not_speak_of(
         zookeeper.latency_ms = 50
         applied = BrokerApplied(
             broker_id=1,
-            broker_epoch=broker.broker_epoch,
+            broker_epoch=BrokerEpoch(broker.broker_epoch),
             controller_epoch=engine.controller_epoch,
             sequence=engine.cluster("prod").image.sequence,
             wall_ms=5,
@@ -697,7 +698,8 @@ async def test_to_a_controller_that_was_replaced_a_newer_word_is_no_evidence(
         other = zookeeper.connect()
         await other.start_write([Delete(ACTIVE_PATH, ANY_VERSION)]).outcome()
         brokers[0].witness = Witness(
-            cluster_id=engine.cluster("prod").image.cluster_id, controller_epoch=engine.controller_epoch + 1
+            cluster_id=engine.cluster("prod").image.cluster_id,
+            controller_epoch=ControllerEpoch(engine.controller_epoch + 1),
         )
         with pytest.raises(NotActive):
             await brokers[0].heartbeat()

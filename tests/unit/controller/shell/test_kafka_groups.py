@@ -27,7 +27,7 @@ from controller.shell.clock import SystemClock
 from controller.shell.kafka_groups import KafkaGroups, brokers_of, coordinators_of
 from controller.shell.outcomes import OutcomeUnknown
 from controller.shell.published import Published
-from springtide.contract.epochs import LeaderEpoch, PartitionEpoch
+from springtide.contract.epochs import BrokerEpoch, LeaderEpoch, PartitionEpoch
 from springtide.contract.partition_state import PartitionState, TopicState
 from springtide.contract.session import ListenerAddress
 from springtide.tls import KafkaTls
@@ -83,7 +83,7 @@ def named(node: KafkaNode) -> Any:
 def broker(broker_id: int, port: int, *, host: str = "127.0.0.1", fenced: bool = False) -> BrokerRegistration:
     return BrokerRegistration(
         broker_id=broker_id,
-        broker_epoch=1,
+        broker_epoch=BrokerEpoch(1),
         incarnation_id="i",
         host=host,
         port=port,
@@ -100,7 +100,7 @@ def view(*ports: int, coordinator_fenced: bool = False) -> Published:
         image.brokers[number] = broker(number, port)
         image.coordinators[1000 + number] = CoordinatorRegistration(
             coordinator_id=1000 + number,
-            coordinator_epoch=1,
+            coordinator_epoch=BrokerEpoch(1),
             incarnation_id="i",
             host="127.0.0.1",
             port=port,
@@ -253,7 +253,7 @@ async def test_partitions_without_an_offset_or_a_leader_are_left_out(node: Kafka
     groups = groups_of(view(node.port))
     assert await groups.committed("prod", "g") == {
         ORDERS: CommittedPlace(offset=7),
-        ("orders", 2): CommittedPlace(offset=9, leader_epoch=3),
+        ("orders", 2): CommittedPlace(offset=9, leader_epoch=LeaderEpoch(3)),
     }
     told = {"partition_index": 0, "offset": 9, "timestamp": -1}
     unasked = {"partition_index": 5, "offset": 9, "timestamp": -1}

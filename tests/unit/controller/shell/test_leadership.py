@@ -10,6 +10,7 @@ import pytest
 
 from controller.shell.leadership import ACTIVE_PATH, EPOCH_PATH, ClaimRow, EpochRow, Leadership, Term
 from controller.shell.meta import Create, Delete, SetData
+from springtide.contract.epochs import ControllerEpoch
 from tests.kit.clocks import VirtualClock
 from tests.kit.controller.shell import AddressBook, seeded_ids
 from tests.kit.memory.zookeeper import LostAnswer, MemoryMeta, MemoryZooKeeper
@@ -88,7 +89,9 @@ async def test_winning_raises_the_epoch_in_the_write_that_claims(
         ]
         assert claims == [[EPOCH_PATH, ACTIVE_PATH]]
         epoch = msgspec.json.decode(zookeeper.nodes[EPOCH_PATH].data, type=EpochRow)
-        assert epoch == EpochRow(controller_epoch=1, controller_id="c1", lineage=candidate.terms[0].lineage)
+        assert epoch == EpochRow(
+            controller_epoch=ControllerEpoch(1), controller_id="c1", lineage=candidate.terms[0].lineage
+        )
         assert candidate.terms[0].epoch_check.version == zookeeper.nodes[EPOCH_PATH].version
 
     await compete(candidate, then=then)

@@ -33,6 +33,7 @@ from controller.shell.rows import (
     topic_path,
 )
 from controller.shell.security_rows import encode_security, security_path
+from springtide.contract.epochs import BrokerEpoch
 from springtide.contract.security import QuotaEntity
 from tests.kit.clocks import VirtualClock
 from tests.kit.controller.security import (
@@ -300,7 +301,11 @@ async def test_coordinators_are_read_back_in_a_directory_that_comes_with_the_fir
     first, second = (
         MemberRecord(
             registration=CoordinatorRegistration(
-                coordinator_id=number, coordinator_epoch=number, incarnation_id="i", host="h", port=9092
+                coordinator_id=number,
+                coordinator_epoch=BrokerEpoch(number),
+                incarnation_id="i",
+                host="h",
+                port=9092,
             ),
             change=CHANGE,
         )

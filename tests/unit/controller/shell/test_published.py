@@ -8,6 +8,7 @@ from typing import Any
 from controller.audit.change import AuditedChange, Entity
 from controller.core.records import Record
 from controller.shell.published import Published, observe, render, truth
+from springtide.contract.epochs import ControllerEpoch
 from springtide.contract.security import QuotaEntity
 from tests.kit.controller.security import (
     SHA_256,
@@ -29,7 +30,7 @@ def publish(published: Published, *records: Record) -> list[AuditedChange]:
         change = observe(published, record, number)
         published.replay(record, number)
         assert change is not None
-        changes += render(change, cluster="prod", controller_epoch=1)
+        changes += render(change, cluster="prod", controller_epoch=ControllerEpoch(1))
     return changes
 
 
@@ -85,7 +86,7 @@ def test_the_truth_has_what_is_there_with_its_last_change() -> None:
         quotas_record(ALICE),
     ]
     told = {(one.entity, one.entity_id): one for one in publish(published, *records)}
-    found = list(truth(published, controller_epoch=1))
+    found = list(truth(published, controller_epoch=ControllerEpoch(1)))
     assert [(one.entity, one.entity_id, one.version) for one in found] == [
         (Entity.ACLS, "topic:literal:b", 2),
         (Entity.USER, "alice", 3),

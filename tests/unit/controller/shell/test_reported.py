@@ -16,6 +16,7 @@ from controller.core.records import (
 )
 from controller.shell.published import Published
 from controller.shell.reported import Reported
+from springtide.contract.epochs import BrokerEpoch
 from springtide.contract.errors import ControllerError
 from springtide.contract.groups import GroupLag, GroupNews
 from springtide.contract.missing_topics import MissingTopic
@@ -25,13 +26,13 @@ CHANGE = Change(cause=Cause.CLUSTER_CONFIGURED, at_ms=1)
 MEMBER = 4
 BROKER = MemberRecord(
     registration=BrokerRegistration(
-        broker_id=MEMBER, broker_epoch=1, incarnation_id="one", host="here", port=9092
+        broker_id=MEMBER, broker_epoch=BrokerEpoch(1), incarnation_id="one", host="here", port=9092
     ),
     change=CHANGE,
 )
 COORDINATOR = MemberRecord(
     registration=CoordinatorRegistration(
-        coordinator_id=MEMBER, coordinator_epoch=2, incarnation_id="two", host="here", port=9092
+        coordinator_id=MEMBER, coordinator_epoch=BrokerEpoch(2), incarnation_id="two", host="here", port=9092
     ),
     change=CHANGE,
 )
@@ -118,7 +119,7 @@ def heartbeat(
     missing = MissingTopic(topic="lines", asked=1, since_ms=1, last_ms=1, client_id="", software="")
     request = HeartbeatRequest(
         broker_id=MEMBER,
-        broker_epoch=broker_epoch,
+        broker_epoch=BrokerEpoch(broker_epoch),
         incarnation_id="one",
         missing_topics=(missing,),
         disk=DiskSpace(total_bytes=2, free_bytes=1),

@@ -29,7 +29,7 @@ from controller.shell.rows import (
     member_path,
     partition_bytes_max,
 )
-from springtide.contract.epochs import LeaderEpoch, PartitionEpoch
+from springtide.contract.epochs import BrokerEpoch, LeaderEpoch, PartitionEpoch
 from springtide.contract.partition_state import (
     LeaderRecovery,
     MoveThrottle,
@@ -165,8 +165,10 @@ def test_chunks_hold_a_hundred_partitions(partitions: int, chunks: int) -> None:
 @pytest.mark.parametrize(
     "member",
     [
-        BrokerRegistration(broker_id=3, broker_epoch=9, incarnation_id="i", host="h", port=1),
-        CoordinatorRegistration(coordinator_id=3, coordinator_epoch=9, incarnation_id="i", host="h", port=1),
+        BrokerRegistration(broker_id=3, broker_epoch=BrokerEpoch(9), incarnation_id="i", host="h", port=1),
+        CoordinatorRegistration(
+            coordinator_id=3, coordinator_epoch=BrokerEpoch(9), incarnation_id="i", host="h", port=1
+        ),
     ],
     ids=lambda member: member.kind,
 )

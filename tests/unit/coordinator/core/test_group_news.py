@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from coordinator.core.group_news import NewsOfGroups
 from coordinator.core.groups.requests import Leaver
+from springtide.contract.epochs import ControllerEpoch
 from springtide.contract.groups import (
     GROUP_ID_CHARS_MAX,
     REBALANCES_TOLD_MAX,
@@ -27,7 +28,7 @@ class Telling:
         return [] if news is None else [f"{told.group_id}: {told.reason}" for told in news.rebalances]
 
     def answered(self, controller_epoch: int = 1) -> None:
-        response = HeartbeatResponse(controller_epoch=controller_epoch)
+        response = HeartbeatResponse(controller_epoch=ControllerEpoch(controller_epoch))
         self.news.on_heartbeat(response, sent_ms=0, now_ms=0)
 
 
@@ -45,7 +46,7 @@ def test_troubles_are_told_with_each_heartbeat_while_they_last() -> None:
     news = NewsOfGroups(lambda: [desk.machine], lambda: tuple(troubles))
     for _ in range(2):
         assert news.take() == GroupNews(troubles=tuple(troubles))
-        news.on_heartbeat(HeartbeatResponse(controller_epoch=1), sent_ms=0, now_ms=0)
+        news.on_heartbeat(HeartbeatResponse(controller_epoch=ControllerEpoch(1)), sent_ms=0, now_ms=0)
     troubles.clear()
     assert news.take() is None
 

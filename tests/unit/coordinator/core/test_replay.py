@@ -14,6 +14,7 @@ from coordinator.core.opening import opening_record
 from coordinator.core.replay import APPLIED_MAX, ShardReplay
 from coordinator.core.shard import ShardPhase, ShardRuntime
 from coordinator.core.shard_ports import LeaderKnown, LogWasRead, ReadLog
+from springtide.contract.epochs import LeaderEpoch
 from springtide.contract.partition_state import WriterId
 from springtide.wire.errors import ErrorCode
 from springtide.wire.record_batch import CorruptBatch
@@ -168,7 +169,7 @@ def test_a_standby_is_level_once_all_is_applied_and_holds_its_loop_for_no_more_t
     runtime = ShardRuntime(lambda: cast(Machine, tape), read_pause_ms=50, is_current=lambda now_ms: True)
     count = 2 * APPLIED_MAX + 1
     assert runtime.lag(count) == count
-    effects = runtime.step(LeaderKnown(1, -1), now_ms=0, wall_ms=0)
+    effects = runtime.step(LeaderKnown(LeaderEpoch(1), -1), now_ms=0, wall_ms=0)
     told = batch([(b"%d" % number, b"x") for number in range(count)], 0)
     for applied in (APPLIED_MAX, 2 * APPLIED_MAX, count):
         assert not runtime.is_level
@@ -185,7 +186,7 @@ def test_a_standby_is_level_once_all_is_applied_and_holds_its_loop_for_no_more_t
 def test_a_leader_that_refuses_a_read_is_not_asked_again_at_once() -> None:
     tape = Tape()
     runtime = ShardRuntime(lambda: cast(Machine, tape), read_pause_ms=50, is_current=lambda now_ms: True)
-    (asked,) = runtime.step(LeaderKnown(1, -1), now_ms=0, wall_ms=0)
+    (asked,) = runtime.step(LeaderKnown(LeaderEpoch(1), -1), now_ms=0, wall_ms=0)
     assert isinstance(asked, ReadLog)
     told = batch([(b"%d" % number, b"x") for number in range(APPLIED_MAX + 1)], 0)
     read_event = LogWasRead(asked.read, ErrorCode.NONE, APPLIED_MAX + 1, told)

@@ -22,6 +22,7 @@ from coordinator.core.shard_ports import (
     TimerFired,
     TurnEnded,
 )
+from springtide.contract.epochs import LeaderEpoch
 from springtide.contract.partition_state import WriterId
 from springtide.wire.errors import ErrorCode
 from springtide.wire.record_batch import decode_header
@@ -619,9 +620,9 @@ def test_an_unclean_election_closes_even_an_idle_shard_and_a_standby_begins_anew
     del log.batches[-1]
     for each in (desk, standby):
         each.leader_epoch = 1
-        each.step(LeaderKnown(1, -1))
+        each.step(LeaderKnown(LeaderEpoch(1), -1))
         each.leader_epoch = 2
-        each.step(LeaderKnown(2, 2))
+        each.step(LeaderKnown(LeaderEpoch(2), 2))
     assert desk.effects[-1] == ShardClosed(Ending.CUT)
     assert live(standby) == {}
     assert standby.runtime.position == 1

@@ -25,6 +25,7 @@ from coordinator.core.shard_ports import (
     TimerFired,
     WriterNamed,
 )
+from springtide.contract.epochs import LeaderEpoch
 from springtide.wire.errors import ErrorCode
 from springtide.wire.records import NewRecord, encode_batch
 from tests.kit.coordinator.counter import CounterMachine, Increment
@@ -57,7 +58,7 @@ class Reader:
         self.now_ms = 1_000
         self.effects: list[ShardEffect] = []
         self.reading: ReadLog | None = None
-        self.step(LeaderKnown(leader_epoch, -1))
+        self.step(LeaderKnown(LeaderEpoch(leader_epoch), -1))
 
     def step(self, event: ShardEvent) -> list[ShardEffect]:
         found = self.runtime.step(event, now_ms=self.now_ms, wall_ms=self.now_ms)
@@ -170,7 +171,7 @@ def test_what_was_read_before_an_unclean_election_is_not_taken_in_after_it() -> 
     shard = Reader()
     before = shard.reading
     assert before is not None
-    shard.step(LeaderKnown(1, 1))
+    shard.step(LeaderKnown(LeaderEpoch(1), 1))
     shard.step(LogWasRead(before.read, ErrorCode.NONE, 3, rows(3, at=0)))
     assert (shard.runtime.position, shard.runtime.is_level) == (0, False)
     shard.read(rows(1, at=0), 1)
@@ -183,11 +184,11 @@ def test_each_unclean_election_ends_a_replay_once(first_epoch: int) -> None:
     shard.read(rows(3, at=0), 3)
     machine = shard.runtime.machine
     unclean = first_epoch + 1
-    shard.step(LeaderKnown(unclean, unclean))
+    shard.step(LeaderKnown(LeaderEpoch(unclean), unclean))
     assert shard.runtime.machine is not machine
     shard.read(rows(2, at=0), 2)
     machine = shard.runtime.machine
-    shard.step(LeaderKnown(unclean + 1, unclean))  # an election that was clean
+    shard.step(LeaderKnown(LeaderEpoch(unclean + 1), unclean))  # an election that was clean
     assert shard.runtime.machine is machine and shard.runtime.position == 2
 
 

@@ -16,7 +16,7 @@ from coordinator.shell import group_watch
 from coordinator.shell.group_watch import GroupWatch, SeenGroups, write_groups
 from coordinator.shell.log_ends import PartitionEnds
 from localcluster.ports import PortReservation
-from springtide.contract.epochs import LeaderEpoch, PartitionEpoch
+from springtide.contract.epochs import BrokerEpoch, LeaderEpoch, PartitionEpoch
 from springtide.contract.partition_state import PartitionState, TopicState
 from springtide.contract.updates import BrokerEndpoint, UpdateBatch
 from springtide.node.clock import MachineClock
@@ -86,7 +86,9 @@ def test_a_leader_that_can_not_be_reached_leaves_ends_unknown() -> None:
     async def run() -> None:
         view = ClusterView()
         with PortReservation() as ports:
-            broker = BrokerEndpoint(broker_id=1, broker_epoch=1, host="127.0.0.1", port=ports.reserve_free())
+            broker = BrokerEndpoint(
+                broker_id=1, broker_epoch=BrokerEpoch(1), host="127.0.0.1", port=ports.reserve_free()
+            )
         topic = TopicState(topic_id=TOPIC_ID, topic="t", partitions=2, replication_factor=1)
         led, leaderless = (
             PartitionState(

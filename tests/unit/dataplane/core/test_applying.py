@@ -27,6 +27,7 @@ from dataplane.core.leader import Leader
 from dataplane.core.log_port import LogError
 from dataplane.core.replica import Replica
 from dataplane.core.results import ReplicaOptions
+from springtide.contract.epochs import ControllerEpoch
 from springtide.contract.partition_state import PartitionKey, PartitionState, TopicState
 from springtide.contract.updates import UpdateBatch
 from tests.kit.dataplane.replica import TOPIC_ID, endpoint, held_lease, partition_state
@@ -70,7 +71,7 @@ class World:
     def begin(
         self, *states: PartitionState, changed: tuple[int, ...] = (), **fields: Any
     ) -> Applying[Hosted]:
-        batch = UpdateBatch(controller_epoch=1, sequence=1, partitions=states, **fields)
+        batch = UpdateBatch(controller_epoch=ControllerEpoch(1), sequence=1, partitions=states, **fields)
         return Applying(
             self.broker, self.home, batch, topics_before={TOPIC_ID: TOPIC}, changed_brokers=changed
         )

@@ -7,6 +7,7 @@ import pytest
 from dataplane.core.effects import LOG_START_MOVED, NO_EFFECTS, CompleteDeletion, StartFetching
 from dataplane.core.results import DeletionResult, LeaderAnswer
 from dataplane.core.watermarks import StoredLogStart
+from springtide.contract.epochs import LeaderEpoch
 from springtide.contract.partition_state import NO_LEADER, Shard, WriterId
 from springtide.wire.errors import ErrorCode
 from tests.kit.dataplane.replica import Bench, endpoint, held_lease, leader_of, log_of
@@ -173,7 +174,7 @@ def test_i37_a_follower_tells_a_log_start_only_once_it_is_stored() -> None:
     position = bench.replica.next_fetch()
     assert position is not None
     assert position.log_start_offset == 0
-    assert bench.stored(2) == (StartFetching(1, 5),)
+    assert bench.stored(2) == (StartFetching(1, LeaderEpoch(5)),)
     position = bench.replica.next_fetch()
     assert position is not None
     assert position.log_start_offset == 2

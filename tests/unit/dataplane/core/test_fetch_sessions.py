@@ -19,6 +19,7 @@ from dataplane.core.fetch_session import (
     SessionRequest,
 )
 from dataplane.core.results import FetchResult
+from springtide.contract.epochs import BrokerEpoch, LeaderEpoch
 from springtide.contract.partition_state import PartitionKey
 from springtide.node.lease import NEVER_MS
 from springtide.wire.errors import ErrorCode
@@ -29,7 +30,7 @@ A, B, C, D = ("a", 0), ("b", 0), ("b", 1), ("d", 0)
 
 
 def asked(key: PartitionKey, fetch_offset: int = 0, *, leader_epoch: int = 1) -> AskedPartition:
-    return AskedPartition(key, FetchPosition(fetch_offset, -1, leader_epoch, 0))
+    return AskedPartition(key, FetchPosition(fetch_offset, LeaderEpoch(-1), LeaderEpoch(leader_epoch), 0))
 
 
 def request(*partitions: AskedPartition, session: tuple[int, int] = (0, 0), **fields: Any) -> SessionRequest:
@@ -249,7 +250,7 @@ def test_followed_partitions_are_bounded() -> None:
 
 
 def position(fetch_offset: int, leader_epoch: int = 1) -> FetchPosition:
-    return FetchPosition(fetch_offset, -1, leader_epoch, 0)
+    return FetchPosition(fetch_offset, LeaderEpoch(-1), LeaderEpoch(leader_epoch), 0)
 
 
 def said(
@@ -418,7 +419,7 @@ def test_both_ends_agree_after_every_answer_whatever_is_lost(
                     session_id=said.session_id,
                     session_epoch=said.session_epoch,
                     replica_id=2,
-                    broker_epoch=20,
+                    broker_epoch=BrokerEpoch(20),
                     partitions=[asked(key, p.fetch_offset) for key, p in said.partitions],
                     forgotten=said.forgotten,
                 ),
@@ -478,7 +479,7 @@ def test_a_session_remembers_all_that_a_mention_says() -> None:
     mark = LogMark(1, 4, ())
     table = sessions()
     opened(table, asked(A))
-    position = FetchPosition(7, 3, 2, 5, 100, wants_producers=True)
+    position = FetchPosition(7, LeaderEpoch(3), LeaderEpoch(2), 5, 100, wants_producers=True)
     (followed,) = opened(table, AskedPartition(A, position, mark), session=(100, 1)).due()
     assert (followed.key, followed.position) == (A, position)
     assert (followed.take_mark(), followed.take_mark()) == (mark, None)
@@ -620,10 +621,10 @@ def test_what_changed_and_changed_back_before_the_request_is_not_said() -> None:
 
 
 def test_a_leader_should_hear_at_once_of_another_epoch_or_log_start() -> None:
-    told = FetchPosition(3, 1, 1, 0)
+    told = FetchPosition(3, LeaderEpoch(1), LeaderEpoch(1), 0)
     for other, tells_more in (
         (told._replace(fetch_offset=9), False),
-        (told._replace(leader_epoch=2), True),
+        (told._replace(leader_epoch=LeaderEpoch(2)), True),
         (told._replace(log_start_offset=1), True),
     ):
         assert other.tells_more_than(told) is tells_more

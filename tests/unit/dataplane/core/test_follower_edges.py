@@ -20,13 +20,14 @@ from dataplane.core.log_port import RottenRange
 from dataplane.core.producer_state import ProducerStates
 from dataplane.core.results import LeaderAnswer
 from dataplane.core.role import Offline
+from springtide.contract.epochs import BrokerEpoch, LeaderEpoch
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch_response import EpochEnd
 from springtide.wire.record_batch import decode_header
 from tests.kit.dataplane.replica import Bench, as_follower, batch_of, log_of
 from tests.kit.memory.log import MemoryLog
 
-FETCH = StartFetching(1, 5)
+FETCH = StartFetching(1, LeaderEpoch(5))
 
 
 def following(log: MemoryLog, *, high_watermark: int = 0, **state: object) -> Bench:
@@ -275,7 +276,7 @@ def test_a_log_that_can_not_be_cut_goes_offline() -> None:
 
 def test_a_follower_whose_log_does_not_vouch_for_all_that_it_holds_fetches_nothing() -> None:
     log = log_of(1)
-    log.begin_seal(1)
+    log.begin_seal(BrokerEpoch(1))
     data = batch_of(base_offset=1, leader_epoch=1)
     log.append((decode_header(data),), (data,), now_ms=1)
     bench = Bench(2, log=log)

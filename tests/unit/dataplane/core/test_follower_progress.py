@@ -7,6 +7,7 @@ import pytest
 from dataplane.core.fetch import ReplicaFetch
 from dataplane.core.fetch_session import Contact, FetchPosition
 from dataplane.core.isr import FollowerProgress
+from springtide.contract.epochs import BrokerEpoch, LeaderEpoch
 from springtide.node.lease import NEVER_MS
 
 
@@ -18,7 +19,13 @@ def asks(
     at_ms: int,
     contact: Contact | None = None,
 ) -> None:
-    fetch = ReplicaFetch(2, 20, FetchPosition(fetch_offset, 1, 1, 0), 1 << 20, contact=contact)
+    fetch = ReplicaFetch(
+        2,
+        BrokerEpoch(20),
+        FetchPosition(fetch_offset, LeaderEpoch(1), LeaderEpoch(1), 0),
+        1 << 20,
+        contact=contact,
+    )
     follower.on_fetch(fetch, leader_end_offset=leader_end, now_ms=at_ms)
 
 

@@ -9,6 +9,7 @@ from dataplane.core.fetch import ReplicaFetch
 from dataplane.core.fetch_session import Contact, FetchPosition
 from dataplane.core.isr import FollowerProgress, InSyncSet
 from dataplane.core.leader import Leader
+from springtide.contract.epochs import BrokerEpoch, LeaderEpoch
 from springtide.contract.errors import ControllerError
 from springtide.contract.lag_report import IsrMember, IsrProposal, IsrProposalResult
 from springtide.node.lease import NEVER_MS
@@ -46,18 +47,24 @@ def refuse(bench: Bench, *, id_: int, **state: object) -> None:
 
 
 def asks(one: FollowerProgress, fetch_offset: int, *, at_ms: int, contact: Contact | None = None) -> None:
-    fetch = ReplicaFetch(2, 20, FetchPosition(fetch_offset, 1, 1, 0), 1 << 20, contact=contact)
+    fetch = ReplicaFetch(
+        2,
+        BrokerEpoch(20),
+        FetchPosition(fetch_offset, LeaderEpoch(1), LeaderEpoch(1), 0),
+        1 << 20,
+        contact=contact,
+    )
     one.on_fetch(fetch, leader_end_offset=10, now_ms=at_ms)
 
 
 def test_of_an_earlier_incarnation_nothing_is_known_but_how_long_its_replica_lags() -> None:
     one = FollowerProgress(2)
     asks(one, 10, at_ms=100, contact=Contact())
-    one.forget(broker_epoch=30)
+    one.forget(broker_epoch=BrokerEpoch(30))
     assert one.last_heard_ms == NEVER_MS
     asks(one, 10, at_ms=50, contact=Contact())
-    fresh = FollowerProgress(2, broker_epoch=30, last_caught_up_ms=50)
-    one.forget(broker_epoch=30)
+    fresh = FollowerProgress(2, broker_epoch=BrokerEpoch(30), last_caught_up_ms=50)
+    one.forget(broker_epoch=BrokerEpoch(30))
     for name in ("broker_epoch", "log_end_offset", "log_start_offset", "last_fetch_ms", "contact"):
         assert getattr(one, name) == getattr(fresh, name), name
     assert one.last_fetch_end_offset == fresh.last_fetch_end_offset
@@ -144,7 +151,7 @@ def test_a_member_of_a_broker_that_nobody_knows_is_proposed_without_an_epoch() -
     bench.fetch(3, 0)
     proposal = due_proposal(bench)
     assert proposal is not None
-    assert proposal.isr[1] == IsrMember(broker_id=2, broker_epoch=-1)
+    assert proposal.isr[1] == IsrMember(broker_id=2, broker_epoch=BrokerEpoch(-1))
 
 
 def test_a_proposal_rests_after_each_time_it_was_sent() -> None:

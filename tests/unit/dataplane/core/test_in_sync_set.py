@@ -13,7 +13,7 @@ from dataplane.core.effects import (
     Effects,
 )
 from dataplane.core.fetch_session import Contact
-from springtide.contract.epochs import LeaderEpoch, PartitionEpoch
+from springtide.contract.epochs import BrokerEpoch, LeaderEpoch, PartitionEpoch
 from springtide.contract.errors import ControllerError
 from springtide.contract.lag_report import (
     FollowerLag,
@@ -34,7 +34,7 @@ def proposal(*isr: int, id_: int = 1, partition_epoch: int = 1, leader_epoch: in
         leader_epoch=LeaderEpoch(leader_epoch),
         partition_epoch=PartitionEpoch(partition_epoch),
         proposal_id=id_,
-        isr=tuple(IsrMember(broker_id=b, broker_epoch=10 * b) for b in isr),
+        isr=tuple(IsrMember(broker_id=b, broker_epoch=BrokerEpoch(10 * b)) for b in isr),
     )
 
 
@@ -218,7 +218,7 @@ def test_i8_s3_a_fetch_of_an_incarnation_that_is_not_registered_yet_qualifies_no
     assert leader_of(bench).on_broker_changed(3, now_ms=bench.now_ms) == (PROPOSAL_READY,)
     joining = due(bench)
     assert joining is not None
-    assert joining.isr[-1] == IsrMember(broker_id=3, broker_epoch=31)
+    assert joining.isr[-1] == IsrMember(broker_id=3, broker_epoch=BrokerEpoch(31))
 
 
 def test_a_follower_that_is_shutting_down_is_not_asked_for() -> None:

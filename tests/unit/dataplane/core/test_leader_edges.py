@@ -20,6 +20,7 @@ from dataplane.core.fetch_session import Contact, FetchPosition
 from dataplane.core.producer_state import decode_told_states
 from dataplane.core.results import OffsetResult, TimestampLookup
 from dataplane.core.role import Offline
+from springtide.contract.epochs import BrokerEpoch, LeaderEpoch
 from springtide.contract.errors import ControllerError
 from springtide.contract.lag_report import IsrProposalResult
 from springtide.contract.partition_state import LeaderRecovery, PartitionState
@@ -143,8 +144,8 @@ def test_producers_are_told_where_there_is_room_for_them_or_nothing_else_is_told
     bench = leading()
     bench.append(producer_id=7, producer_epoch=0, base_sequence=0)
     size = len(bench.log.producers.below(1).encode())
-    position = FetchPosition(1, 1, 1, wants_producers=True)
-    fetch = ReplicaFetch(2, 20, position, max_bytes=size + room, at_least_one=at_least_one)
+    position = FetchPosition(1, LeaderEpoch(1), LeaderEpoch(1), wants_producers=True)
+    fetch = ReplicaFetch(2, BrokerEpoch(20), position, max_bytes=size + room, at_least_one=at_least_one)
     result, effects = bench.replica.role.on_replica_fetch(fetch, now_ms=bench.now_ms)
     assert effects == NO_EFFECTS
     assert bench.high_watermark == 0, "who only asks for producers has not copied anything"
@@ -179,7 +180,7 @@ def test_of_a_fetch_that_goes_back_it_is_told_where_the_follower_may_be_elected(
 def test_a_lookup_that_ends_after_the_lease_is_not_answered() -> None:
     bench = Bench(lease=held_lease(lease_ms=2_000))
     bench.apply()
-    lookup = bench.replica.role.list_offset(0, leader_epoch=-1, now_ms=bench.now_ms)
+    lookup = bench.replica.role.list_offset(0, leader_epoch=LeaderEpoch(-1), now_ms=bench.now_ms)
     assert isinstance(lookup, TimestampLookup)
     for after_ms, error in ((0, ErrorCode.NONE), (5_000, ErrorCode.NOT_LEADER_OR_FOLLOWER)):
         answered, _ = bench.replica.role.on_looked_up(lookup, None, now_ms=bench.now_ms + after_ms)
@@ -189,7 +190,7 @@ def test_a_lookup_that_ends_after_the_lease_is_not_answered() -> None:
 def test_that_a_timestamp_was_not_found_is_not_said_before_all_that_is_committed_is_known() -> None:
     bench = Bench(log=log_of(1, 1), high_watermark=1)
     bench.apply(leader_epoch=2)
-    lookup = bench.replica.role.list_offset(2**50, leader_epoch=-1, now_ms=bench.now_ms)
+    lookup = bench.replica.role.list_offset(2**50, leader_epoch=LeaderEpoch(-1), now_ms=bench.now_ms)
     assert isinstance(lookup, TimestampLookup)
     answered, _ = bench.replica.role.on_looked_up(lookup, None, now_ms=bench.now_ms)
     assert answered == OffsetResult(ErrorCode.OFFSET_NOT_AVAILABLE)

@@ -8,6 +8,7 @@ from dataplane.core.effects import HIGH_WATERMARK_MOVED, NO_EFFECTS, CompletePro
 from dataplane.core.fetch_session import Contact
 from dataplane.core.results import AppendResult, OffsetResult
 from dataplane.core.watermarks import HighWatermark, committable_offset
+from springtide.contract.epochs import ControllerEpoch, LeaderEpoch
 from springtide.contract.session import BrokerStatus, HeartbeatResponse
 from springtide.wire.errors import ErrorCode
 from tests.kit.dataplane.replica import Bench, endpoint, held_lease, leader_of, log_of
@@ -131,9 +132,9 @@ def test_s13_a_lapsed_leader_alone_stops_acking_serving_and_deleting() -> None:
     assert bench.append() == (LAPSED, NO_EFFECTS)
     assert bench.append(acks=1)[0] == LAPSED
     assert bench.consume(0).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert bench.replica.role.list_offset(-1, leader_epoch=-1, now_ms=bench.now_ms) == OffsetResult(
-        ErrorCode.NOT_LEADER_OR_FOLLOWER
-    )
+    assert bench.replica.role.list_offset(
+        -1, leader_epoch=LeaderEpoch(-1), now_ms=bench.now_ms
+    ) == OffsetResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     assert bench.delete(-1)[0].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
@@ -175,7 +176,7 @@ def test_s52_fetches_that_lay_in_the_socket_while_the_leader_was_paused_vouch_fo
         bench.fetch(member, 0, contact=contact)
     now_ms = bench.now_ms
     assert bench.append(acks=1)[0] == LAPSED
-    assert bench.replica.role.list_offset(-1, leader_epoch=-1, now_ms=now_ms) == OffsetResult(
+    assert bench.replica.role.list_offset(-1, leader_epoch=LeaderEpoch(-1), now_ms=now_ms) == OffsetResult(
         ErrorCode.NOT_LEADER_OR_FOLLOWER
     )
     assert bench.replica.role.describe_producers(now_ms).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -214,7 +215,7 @@ def test_nothing_stands_in_for_a_lease_that_the_controller_took_away() -> None:
     bench.follow(2, 0)
     bench.follow(3, 0)
     bench.lease.on_heartbeat_acked(
-        HeartbeatResponse(controller_epoch=1, status=BrokerStatus.FENCED),
+        HeartbeatResponse(controller_epoch=ControllerEpoch(1), status=BrokerStatus.FENCED),
         sent_ms=bench.now_ms,
         now_ms=bench.now_ms,
     )

@@ -29,6 +29,7 @@ from dataplane.core.purgatory import NEVER_EXPIRES_MS, Purgatory
 from dataplane.core.results import EpochEndResult, LeaderAnswer
 from dataplane.core.role import Offline
 from dataplane.core.watermarks import StoredLogStart
+from springtide.contract.epochs import BrokerEpoch, LeaderEpoch
 from springtide.contract.errors import ControllerError
 from springtide.contract.lag_report import IsrProposalResult
 from springtide.contract.partition_state import LeaderRecovery, PartitionState
@@ -95,7 +96,9 @@ def test_a_cut_at_the_end_of_a_producers_last_batch_does_not_concern_it() -> Non
 def test_the_next_expiry_is_that_of_the_waiters_that_are_left() -> None:
     purgatory = Purgatory()
     for expires_ms in (5, 9, 7):
-        purgatory.add(expires_ms, required_offset=expires_ms, leader_epoch=1, expires_ms=expires_ms)
+        purgatory.add(
+            expires_ms, required_offset=expires_ms, leader_epoch=LeaderEpoch(1), expires_ms=expires_ms
+        )
     assert purgatory.expire(4) == ()
     assert purgatory.expire(5) == (5,)
     assert purgatory.next_expiry_ms == 7
@@ -105,7 +108,7 @@ def test_the_next_expiry_is_that_of_the_waiters_that_are_left() -> None:
 
 def test_a_waiter_whose_record_was_overwritten_is_told_even_where_nobody_else_waits() -> None:
     bench = leading(leader_epoch=3)
-    leader_of(bench)._purgatory.add("old", required_offset=1, leader_epoch=1, expires_ms=10**9)
+    leader_of(bench)._purgatory.add("old", required_offset=1, leader_epoch=LeaderEpoch(1), expires_ms=10**9)
     bench.append(acks=1)
     bench.fetch(2, 1)
     assert bench.fetch(3, 1)[1] == (
@@ -123,10 +126,10 @@ def test_where_an_epoch_ends_is_told_to_who_names_no_leader_epoch_and_not_withou
 
     def asked() -> EpochEndResult:
         return bench.replica.role.offset_for_leader_epoch(
-            current_leader_epoch=-1, leader_epoch=1, now_ms=bench.now_ms
+            current_leader_epoch=-1, leader_epoch=LeaderEpoch(1), now_ms=bench.now_ms
         )
 
-    assert asked() == EpochEndResult(ErrorCode.NONE, 1, 2)
+    assert asked() == EpochEndResult(ErrorCode.NONE, LeaderEpoch(1), 2)
     bench.now_ms += 10_000
     assert asked() == EpochEndResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
@@ -140,8 +143,8 @@ def test_a_follower_is_told_that_there_was_no_room_only_where_there_was_somethin
 ) -> None:
     bench = Bench(log=log_of(1, 1))
     bench.apply(leader_epoch=1)
-    position = FetchPosition(fetch_offset, 1 if fetch_offset else -1, 1)
-    fetch = ReplicaFetch(2, 20, position, max_bytes, at_least_one)
+    position = FetchPosition(fetch_offset, LeaderEpoch(1 if fetch_offset else -1), LeaderEpoch(1))
+    fetch = ReplicaFetch(2, BrokerEpoch(20), position, max_bytes, at_least_one)
     result, _ = bench.replica.role.on_replica_fetch(fetch, now_ms=bench.now_ms)
     assert (result.error, result.found_no_room) == (ErrorCode.NONE, found_no_room)
 
@@ -306,7 +309,7 @@ def test_a_copy_that_failed_is_not_asked_for_again_before_its_time_by_a_state_th
     assert hold not in bench.apply(leader_epoch=5)
     as_follower(bench.replica).on_divergent_copied(hold.hold_id, error=None, now_ms=bench.now_ms)
     assert hold not in bench.apply(leader_epoch=5)
-    assert StartFetching(1, 5) in bench.apply(leader_epoch=5)
+    assert StartFetching(1, LeaderEpoch(5)) in bench.apply(leader_epoch=5)
     _, next_hold = bench.fetched(LeaderAnswer(diverging=EpochEnd(1, 0)))
     assert next_hold in bench.apply(leader_epoch=5)
 

@@ -23,7 +23,7 @@ from dataplane.core.fetch import ReplicaFetch
 from dataplane.core.fetch_session import FetchPosition
 from dataplane.core.log_port import RottenRange
 from dataplane.core.results import LeaderAnswer
-from springtide.contract.epochs import LeaderEpoch
+from springtide.contract.epochs import BrokerEpoch, LeaderEpoch
 from springtide.contract.lag_report import ProblemCode, ReplicaProblem
 from springtide.contract.partition_state import NO_LEADER
 from springtide.wire.errors import ErrorCode
@@ -52,7 +52,7 @@ def agree(leader: Bench, follower: Bench) -> None:
     for _ in range(50):
         position = follower.replica.next_fetch()
         assert position is not None
-        fetch = ReplicaFetch(2, 20, position, max_bytes=1 << 20)
+        fetch = ReplicaFetch(2, BrokerEpoch(20), position, max_bytes=1 << 20)
         result, _ = leader.replica.role.on_replica_fetch(fetch, now_ms=0)
         records = b"" if result.records is None else b"".join(bytes(p) for p in result.records.parts)  # type: ignore[arg-type]
         effects = follower.fetched(
@@ -75,14 +75,14 @@ def agree(leader: Bench, follower: Bench) -> None:
 def test_records_are_written_verbatim_and_the_high_watermark_follows() -> None:
     leader_log = log_of(1, 1, 5)
     bench = following(log_of(1))
-    assert bench.replica.next_fetch() == FetchPosition(1, 1, 5, 0)
+    assert bench.replica.next_fetch() == FetchPosition(1, LeaderEpoch(1), LeaderEpoch(5), 0)
     records = records_of(leader_log, 1)
     cut_off = batch_of(base_offset=3, leader_epoch=5)[:40]
     effects = bench.fetched(LeaderAnswer(high_watermark=2, records=records + cut_off))
     assert effects == (HIGH_WATERMARK_MOVED,)
     assert records_of(bench.log) == records_of(leader_log)
     assert bench.high_watermark == 2
-    assert bench.replica.next_fetch() == FetchPosition(3, 5, 5, 0)
+    assert bench.replica.next_fetch() == FetchPosition(3, LeaderEpoch(5), LeaderEpoch(5), 0)
 
 
 def test_the_high_watermark_never_passes_the_own_end_nor_goes_back() -> None:
@@ -144,7 +144,7 @@ def test_what_is_no_continuation_of_the_log_is_not_written(records: bytes, why: 
 def test_l6_after_a_leaders_error_the_follower_tries_again(error: ErrorCode) -> None:
     bench = following(log_of(1))
     assert bench.fetched(LeaderAnswer(error=error)) == (BackOff(200, error),)
-    assert bench.replica.next_fetch() == FetchPosition(1, 1, 5, 0)
+    assert bench.replica.next_fetch() == FetchPosition(1, LeaderEpoch(1), LeaderEpoch(5), 0)
 
 
 # Where the logs part.
@@ -153,7 +153,7 @@ def test_l6_after_a_leaders_error_the_follower_tries_again(error: ErrorCode) -> 
 def test_i14_a_divergent_suffix_is_written_aside_durably_before_it_is_cut() -> None:
     bench = following(log_of(1, 1, 4, 4), high_watermark=2)
     hold = CopyDivergent(
-        hold_id=1, first_offset=2, next_offset=4, leader_epoch=5, high_watermark=2, cut_offset=2
+        hold_id=1, first_offset=2, next_offset=4, leader_epoch=LeaderEpoch(5), high_watermark=2, cut_offset=2
     )
     assert bench.fetched(diverging(1, 3)) == (STOP_FETCHING, hold)
     assert bench.log.log_end_offset == 4
@@ -172,9 +172,9 @@ def test_i14_a_divergent_suffix_is_written_aside_durably_before_it_is_cut() -> N
                 high_watermark=2,
             )
         ),
-        StartFetching(1, 5),
+        StartFetching(1, LeaderEpoch(5)),
     )
-    assert bench.replica.next_fetch() == FetchPosition(2, 1, 5, 0)
+    assert bench.replica.next_fetch() == FetchPosition(2, LeaderEpoch(1), LeaderEpoch(5), 0)
 
 
 def test_a_copy_that_fails_holds_the_truncation_and_is_asked_for_again() -> None:
@@ -196,7 +196,7 @@ def test_a_truncation_of_an_earlier_epoch_is_off_even_if_its_copy_arrives() -> N
     bench.apply(leader=3, leader_epoch=6, partition_epoch=2)
     assert as_follower(bench.replica).on_divergent_copied(1, error=None, now_ms=0) == NO_EFFECTS
     assert bench.log.log_end_offset == 2
-    assert bench.replica.next_fetch() == FetchPosition(2, 4, 6, 0)
+    assert bench.replica.next_fetch() == FetchPosition(2, LeaderEpoch(4), LeaderEpoch(6), 0)
 
 
 def test_a_late_answer_to_what_was_asked_before_a_cut_cuts_nothing_more() -> None:
@@ -239,9 +239,9 @@ def test_i14_s9_an_epoch_in_which_nobody_wrote_is_cut_without_touching_a_record(
     leader = Bench(1, log=leader_log)
     leader.apply(leader_epoch=5)
     follower = following(follower_log, high_watermark=2)
-    assert follower.replica.next_fetch() == FetchPosition(2, 3, 5, 0)
+    assert follower.replica.next_fetch() == FetchPosition(2, LeaderEpoch(3), LeaderEpoch(5), 0)
     agree(leader, follower)
-    assert follower.replica.next_fetch() == FetchPosition(2, 1, 5, 0)
+    assert follower.replica.next_fetch() == FetchPosition(2, LeaderEpoch(1), LeaderEpoch(5), 0)
     assert follower.high_watermark == 2
 
 
@@ -265,7 +265,7 @@ def test_s10_a_follower_that_missed_an_epoch_of_the_same_leader_truncates() -> N
     bench = Bench(2, log=log_of(1, 1))
     bench.apply(leader_epoch=1)
     bench.apply(leader_epoch=3, partition_epoch=3)  # same leader; epoch 2 was not heard of
-    assert bench.replica.next_fetch() == FetchPosition(2, 1, 3, 0)
+    assert bench.replica.next_fetch() == FetchPosition(2, LeaderEpoch(1), LeaderEpoch(3), 0)
     effects = bench.fetched(diverging(1, 1))
     assert isinstance(effects[1], CopyDivergent)
 
@@ -303,14 +303,14 @@ def test_i15_s1_a_follower_refuses_to_cut_below_its_high_watermark() -> None:
         assert bench.apply(leader_epoch=5, partition_epoch=partition_epoch) == told
     # Another leader may hold it all: the log is as it was, so trying again is safe.
     effects = bench.apply(leader=3, leader_epoch=6, partition_epoch=3)
-    assert effects == (LEADERSHIP_CHANGED, StartFetching(3, 6))
+    assert effects == (LEADERSHIP_CHANGED, StartFetching(3, LeaderEpoch(6)))
 
 
 def test_i15_a_newer_unclean_mark_allows_it_and_the_records_are_kept_aside() -> None:
     bench = following(log_of(1, 1, 4), high_watermark=3, unclean_leader_epoch=5)
     effects = bench.fetched(diverging(1, 1))
     assert effects[1] == CopyDivergent(
-        hold_id=1, first_offset=1, next_offset=3, leader_epoch=5, high_watermark=3, cut_offset=1
+        hold_id=1, first_offset=1, next_offset=3, leader_epoch=LeaderEpoch(5), high_watermark=3, cut_offset=1
     )
     as_follower(bench.replica).on_divergent_copied(1, error=None, now_ms=0)
     assert bench.log.log_end_offset == 1
@@ -401,9 +401,13 @@ def test_s30_below_the_leaders_log_start_the_log_begins_anew_there_with_its_high
     bench = following(log_of(1, 1), high_watermark=2)
     assert bench.fetched(OUT_OF_RANGE_AT_7) == (LOG_START_MOVED,)
     assert (bench.log.log_start_offset, bench.log.log_end_offset, bench.high_watermark) == (7, 7, 7)
-    assert bench.replica.next_fetch() == FetchPosition(7, -1, 5, 0, wants_producers=True)
-    assert bench.stored(7) == (StartFetching(1, 5),)
-    assert bench.replica.next_fetch() == FetchPosition(7, -1, 5, 7, wants_producers=True)
+    assert bench.replica.next_fetch() == FetchPosition(
+        7, LeaderEpoch(-1), LeaderEpoch(5), 0, wants_producers=True
+    )
+    assert bench.stored(7) == (StartFetching(1, LeaderEpoch(5)),)
+    assert bench.replica.next_fetch() == FetchPosition(
+        7, LeaderEpoch(-1), LeaderEpoch(5), 7, wants_producers=True
+    )
     # Elected at once: it serves from there, and nothing is out of range (KAFKA-9491).
     bench.apply(leader=2, leader_epoch=6, partition_epoch=2)
     assert bench.consume(7).error is ErrorCode.NONE
@@ -420,7 +424,12 @@ def test_what_a_log_below_the_leaders_start_may_alone_have_held_is_written_aside
     """The leader has forgotten the epochs of these offsets, so nobody can say whether the records match."""
     bench = following(log_of(1, 1, 1), high_watermark=1, unclean_leader_epoch=mark)
     hold = CopyDivergent(
-        hold_id=1, first_offset=first_offset, next_offset=3, leader_epoch=5, high_watermark=1, cut_offset=7
+        hold_id=1,
+        first_offset=first_offset,
+        next_offset=3,
+        leader_epoch=LeaderEpoch(5),
+        high_watermark=1,
+        cut_offset=7,
     )
     assert bench.fetched(OUT_OF_RANGE_AT_7) == (STOP_FETCHING, hold)
     assert (bench.log.log_end_offset, bench.replica.next_fetch()) == (3, None)
@@ -431,9 +440,11 @@ def test_what_a_log_below_the_leaders_start_may_alone_have_held_is_written_aside
         first_offset,
         3,
     )
-    assert again == StartFetching(1, 5)
+    assert again == StartFetching(1, LeaderEpoch(5))
     assert (bench.log.log_start_offset, bench.log.log_end_offset, bench.high_watermark) == (7, 7, 7)
-    assert bench.replica.next_fetch() == FetchPosition(7, -1, 5, 0, wants_producers=True)
+    assert bench.replica.next_fetch() == FetchPosition(
+        7, LeaderEpoch(-1), LeaderEpoch(5), 0, wants_producers=True
+    )
 
 
 def test_ahead_of_the_leader_in_the_same_epochs_is_corruption_not_a_reason_to_cut() -> None:
@@ -463,7 +474,7 @@ def test_what_is_rotten_and_was_deleted_by_the_leader_is_let_go() -> None:
     assert bench.replica.next_fetch() is None
     assert as_follower(bench.replica).on_deleted_at_leader(3) == (LOG_START_MOVED,)
     assert (bench.log.log_start_offset, bench.log.rotten) == (2, [])  # not past the own high watermark
-    assert StartFetching(1, 5) in bench.replica.on_mended()
+    assert StartFetching(1, LeaderEpoch(5)) in bench.replica.on_mended()
 
 
 def test_a_log_that_begins_inside_a_batch_takes_the_whole_batch() -> None:
@@ -478,7 +489,7 @@ def test_without_a_leader_it_waits() -> None:
     bench = following(leader=NO_LEADER)
     assert bench.replica.next_fetch() is None
     effects = bench.apply(leader=3, leader_epoch=6, partition_epoch=2)
-    assert effects == (LEADERSHIP_CHANGED, StartFetching(3, 6))
+    assert effects == (LEADERSHIP_CHANGED, StartFetching(3, LeaderEpoch(6)))
 
 
 def test_a_storage_error_while_following_takes_it_offline() -> None:

@@ -11,6 +11,7 @@ from dataplane.core.effects import (
     StartFetching,
 )
 from dataplane.core.results import LeaderAnswer
+from springtide.contract.epochs import LeaderEpoch
 from springtide.wire.errors import ErrorCode
 from tests.kit.dataplane.replica import Bench, batch_of, leader_of, partition_state
 
@@ -125,7 +126,7 @@ def test_a_leader_that_goes_fails_its_producers_and_serves_nobody() -> None:
 def test_a_learner_fetches_and_a_dropped_follower_stops() -> None:
     bench = Bench(4)
     effects = bench.apply(**GROWING)
-    assert StartFetching(leader_id=1, leader_epoch=1) in effects
+    assert StartFetching(leader_id=1, leader_epoch=LeaderEpoch(1)) in effects
     bench.fetched(LeaderAnswer(records=batch_of(leader_epoch=1), high_watermark=1))
     assert (bench.log.log_end_offset, bench.high_watermark) == (1, 1)
     assert bench.apply(leader_epoch=2, partition_epoch=3) == (LEADERSHIP_CHANGED, STOP_FETCHING)

@@ -17,6 +17,7 @@ from dataplane.core.results import (
 )
 from dataplane.core.role import Offline
 from dataplane.shell.lookups import look_up
+from springtide.contract.epochs import LeaderEpoch
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch_request import LogMark
 from springtide.wire.fetch_response import EpochEnd
@@ -29,7 +30,9 @@ EMPTY_AT = {n: LogSlice((), 0, n) for n in range(20)}
 
 def find(bench: Bench, timestamp_ms: int, *, leader_epoch: int = -1) -> OffsetResult:
     """As the handler does it for a log in memory."""
-    result = bench.replica.role.list_offset(timestamp_ms, leader_epoch=leader_epoch, now_ms=bench.now_ms)
+    result = bench.replica.role.list_offset(
+        timestamp_ms, leader_epoch=LeaderEpoch(leader_epoch), now_ms=bench.now_ms
+    )
     if isinstance(result, TimestampLookup):
         result, effects = bench.replica.role.on_looked_up(
             result, look_up(bench.log, result), now_ms=bench.now_ms
@@ -145,17 +148,17 @@ def test_i19_no_latest_offset_before_the_new_leader_can_prove_it() -> None:
     assert latest() == OffsetResult(ErrorCode.OFFSET_NOT_AVAILABLE)
     assert find(bench, MAX_TIMESTAMP) == OffsetResult(ErrorCode.OFFSET_NOT_AVAILABLE)
     bench.fetch(3, 3)
-    assert latest() == OffsetResult(ErrorCode.NONE, 3, leader_epoch=2)
+    assert latest() == OffsetResult(ErrorCode.NONE, 3, leader_epoch=LeaderEpoch(2))
 
 
 def test_offsets_by_kind_and_by_time() -> None:
     bench = Bench(log=log_of(1, 1, start=4), high_watermark=6)
     bench.apply(leader_epoch=2)
 
-    assert find(bench, EARLIEST_TIMESTAMP) == OffsetResult(ErrorCode.NONE, 4, leader_epoch=1)
-    assert find(bench, 0) == OffsetResult(ErrorCode.NONE, 4, WALL_MS, 1)
+    assert find(bench, EARLIEST_TIMESTAMP) == OffsetResult(ErrorCode.NONE, 4, leader_epoch=LeaderEpoch(1))
+    assert find(bench, 0) == OffsetResult(ErrorCode.NONE, 4, WALL_MS, LeaderEpoch(1))
     assert find(bench, 2**50) == OffsetResult(ErrorCode.NONE)
-    assert find(bench, MAX_TIMESTAMP) == OffsetResult(ErrorCode.NONE, 4, WALL_MS, 1)
+    assert find(bench, MAX_TIMESTAMP) == OffsetResult(ErrorCode.NONE, 4, WALL_MS, LeaderEpoch(1))
     assert find(bench, LATEST_TIERED_TIMESTAMP) == OffsetResult(ErrorCode.NONE)
     assert find(bench, -6) == OffsetResult(ErrorCode.NONE)
     assert find(bench, -7) == OffsetResult(ErrorCode.UNSUPPORTED_VERSION)
@@ -165,9 +168,9 @@ def test_offsets_by_kind_and_by_time() -> None:
 def test_what_a_lookup_found_counts_only_in_the_leadership_that_asked() -> None:
     bench = Bench(log=log_of(1, 1, 1), high_watermark=3)
     bench.apply(leader_epoch=2)
-    lookup = bench.replica.role.list_offset(0, leader_epoch=2, now_ms=bench.now_ms)
-    assert lookup == TimestampLookup(0, 2, 3)
-    hit = TimestampHit(0, WALL_MS, 1)
+    lookup = bench.replica.role.list_offset(0, leader_epoch=LeaderEpoch(2), now_ms=bench.now_ms)
+    assert lookup == TimestampLookup(0, LeaderEpoch(2), 3)
+    hit = TimestampHit(0, WALL_MS, LeaderEpoch(1))
     bench.apply(leader_epoch=3, partition_epoch=2)
     assert bench.replica.role.on_looked_up(lookup, hit, now_ms=bench.now_ms) == (
         OffsetResult(ErrorCode.NOT_LEADER_OR_FOLLOWER),
@@ -178,10 +181,10 @@ def test_what_a_lookup_found_counts_only_in_the_leadership_that_asked() -> None:
 def test_a_lookup_whose_log_changed_under_it_is_made_again() -> None:
     bench = Bench(log=log_of(1, 1, 1), high_watermark=3)
     bench.apply(leader_epoch=2)
-    lookup = bench.replica.role.list_offset(0, leader_epoch=2, now_ms=bench.now_ms)
+    lookup = bench.replica.role.list_offset(0, leader_epoch=LeaderEpoch(2), now_ms=bench.now_ms)
     assert isinstance(lookup, TimestampLookup)
     bench.delete(2)
-    for found in (TimestampHit(0, WALL_MS, 1), LogChanged("cut")):
+    for found in (TimestampHit(0, WALL_MS, LeaderEpoch(1)), LogChanged("cut")):
         assert bench.replica.role.on_looked_up(lookup, found, now_ms=bench.now_ms) == (lookup, NO_EFFECTS)
     assert bench.replica.role.on_looked_up(lookup, None, now_ms=bench.now_ms)[0] == OffsetResult(
         ErrorCode.NONE
@@ -191,7 +194,7 @@ def test_a_lookup_whose_log_changed_under_it_is_made_again() -> None:
 def test_a_lookup_that_finds_a_broken_disk_takes_the_replica_offline() -> None:
     bench = Bench(log=log_of(1, 1, 1), high_watermark=3)
     bench.apply(leader_epoch=2)
-    lookup = bench.replica.role.list_offset(0, leader_epoch=2, now_ms=bench.now_ms)
+    lookup = bench.replica.role.list_offset(0, leader_epoch=LeaderEpoch(2), now_ms=bench.now_ms)
     assert isinstance(lookup, TimestampLookup)
     result, effects = bench.replica.role.on_looked_up(lookup, LogError("EIO"), now_ms=bench.now_ms)
     assert result == OffsetResult(ErrorCode.KAFKA_STORAGE_ERROR)
@@ -205,13 +208,13 @@ def test_where_an_epoch_ends() -> None:
 
     def end(leader_epoch: int, *, current: int = 6) -> EpochEndResult:
         return bench.replica.role.offset_for_leader_epoch(
-            current_leader_epoch=current, leader_epoch=leader_epoch, now_ms=bench.now_ms
+            current_leader_epoch=current, leader_epoch=LeaderEpoch(leader_epoch), now_ms=bench.now_ms
         )
 
-    assert end(1) == EpochEndResult(ErrorCode.NONE, 1, 2)
-    assert end(3) == EpochEndResult(ErrorCode.NONE, 1, 2)
-    assert end(6) == EpochEndResult(ErrorCode.NONE, 6, 3)
-    assert end(7) == EpochEndResult(ErrorCode.NONE, -1, -1)
+    assert end(1) == EpochEndResult(ErrorCode.NONE, LeaderEpoch(1), 2)
+    assert end(3) == EpochEndResult(ErrorCode.NONE, LeaderEpoch(1), 2)
+    assert end(6) == EpochEndResult(ErrorCode.NONE, LeaderEpoch(6), 3)
+    assert end(7) == EpochEndResult(ErrorCode.NONE, LeaderEpoch(-1), -1)
     assert end(1, current=5) == EpochEndResult(ErrorCode.FENCED_LEADER_EPOCH)
 
 

@@ -22,6 +22,7 @@ from dataplane.core.leader import Leader
 from dataplane.core.leader_epochs import EpochStart
 from dataplane.core.results import LeaderAnswer
 from dataplane.core.role import Offline
+from springtide.contract.epochs import LeaderEpoch
 from springtide.contract.partition_state import NO_LEADER
 from springtide.wire.fetch_response import EpochEnd
 from tests.kit.dataplane.replica import Bench, held_lease, leader_of, log_of, partition_state
@@ -37,7 +38,7 @@ def test_i20_the_start_of_a_leader_epoch_is_recorded_even_if_no_record_follows()
 
 def test_a_follower_that_is_elected_stops_fetching_first() -> None:
     bench = Bench(2)
-    assert bench.apply() == (StartFetching(1, 1),)
+    assert bench.apply() == (StartFetching(1, LeaderEpoch(1)),)
     assert bench.apply(leader=2, leader_epoch=2, partition_epoch=2) == (
         STOP_FETCHING,
         PERSIST_EPOCHS,
@@ -64,7 +65,7 @@ def test_a_leader_epoch_never_goes_back() -> None:
 def test_i25_s33_delivering_a_state_again_finishes_what_was_left_half_done() -> None:
     bench = Bench(2)
     first = bench.apply()  # and the shell dies between storing the epoch and starting the fetcher
-    assert bench.apply() == first == (StartFetching(1, 1),)
+    assert bench.apply() == first == (StartFetching(1, LeaderEpoch(1)),)
     bench.apply(leader=NO_LEADER, leader_epoch=2, partition_epoch=2)
     assert bench.apply(leader=NO_LEADER, leader_epoch=2, partition_epoch=2) == (STOP_FETCHING,)
 

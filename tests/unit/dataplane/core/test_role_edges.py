@@ -13,6 +13,7 @@ from dataplane.core.purgatory import NEVER_EXPIRES_MS, Purgatory
 from dataplane.core.results import EpochEndResult, OffsetResult, TimestampLookup
 from dataplane.core.role import ReplicaRole, check_epoch_start, check_position
 from dataplane.core.watermarks import StoredLogStart
+from springtide.contract.epochs import LeaderEpoch
 from springtide.contract.errors import ControllerError
 from springtide.contract.lag_report import IsrProposalResult
 from springtide.wire.errors import ErrorCode
@@ -32,10 +33,10 @@ def test_a_replica_that_knows_no_state_yet_has_nothing_to_do_and_answers_nobody(
     assert (bench.replica.following, bench.replica.next_fetch()) == (None, None)
     error = role.refusal
     assert error is not ErrorCode.NONE
-    asked = role.offset_for_leader_epoch(current_leader_epoch=-1, leader_epoch=0, now_ms=0)
+    asked = role.offset_for_leader_epoch(current_leader_epoch=-1, leader_epoch=LeaderEpoch(0), now_ms=0)
     assert asked == EpochEndResult(error)
-    assert role.list_offset(0, leader_epoch=-1, now_ms=0) == OffsetResult(error)
-    lookup = TimestampLookup(0, 1, 0)
+    assert role.list_offset(0, leader_epoch=LeaderEpoch(-1), now_ms=0) == OffsetResult(error)
+    lookup = TimestampLookup(0, LeaderEpoch(1), 0)
     assert role.on_looked_up(lookup, None, now_ms=0) == (OffsetResult(error), NO_EFFECTS)
 
 
@@ -62,7 +63,7 @@ def test_who_follows_may_have_records_of_a_later_leader_epoch(leader: int) -> No
     """Whether they are cut is the leader's answer."""
     bench = Bench(2, log=log_of(5))
     for _ in range(2):
-        assert StartFetching(leader, 1) in bench.apply(leader=leader)
+        assert StartFetching(leader, LeaderEpoch(1)) in bench.apply(leader=leader)
 
 
 def test_an_offline_replica_that_is_elected_into_the_past_stays_offline() -> None:
@@ -87,10 +88,10 @@ def test_each_leader_epoch_and_each_leader_is_followed_anew() -> None:
     first = bench.replica.role
     bench.apply(leader=1, partition_epoch=2)
     assert bench.replica.role is first
-    assert StartFetching(1, 2) in bench.apply(leader=1, leader_epoch=2, partition_epoch=3)
+    assert StartFetching(1, LeaderEpoch(2)) in bench.apply(leader=1, leader_epoch=2, partition_epoch=3)
     second = bench.replica.role
     assert second is not first
-    assert StartFetching(2, 3) in bench.apply(leader=2, leader_epoch=3, partition_epoch=4)
+    assert StartFetching(2, LeaderEpoch(3)) in bench.apply(leader=2, leader_epoch=3, partition_epoch=4)
     assert bench.replica.role is not second
 
 
@@ -113,7 +114,7 @@ def test_a_replica_that_is_assigned_within_a_leader_epoch_follows() -> None:
     bench = Bench(4)
     bench.apply()
     assert not bench.replica.role.is_assigned
-    assert StartFetching(1, 1) in bench.apply(replicas=(1, 2, 3, 4), partition_epoch=2)
+    assert StartFetching(1, LeaderEpoch(1)) in bench.apply(replicas=(1, 2, 3, 4), partition_epoch=2)
 
 
 def test_an_answer_to_a_proposal_that_comes_to_a_follower_changes_nothing() -> None:
@@ -129,7 +130,7 @@ def test_an_answer_to_a_proposal_that_comes_to_a_follower_changes_nothing() -> N
 
 
 def test_who_is_beyond_the_end_in_the_newest_epoch_diverges() -> None:
-    refusal = check_position(log_of(1, 1), 5, 1)
+    refusal = check_position(log_of(1, 1), 5, LeaderEpoch(1))
     assert refusal is not None
     assert refusal.diverging == EpochEnd(1, 2)
 
@@ -143,7 +144,9 @@ def test_a_consumer_is_told_that_there_was_no_room_only_where_there_was_somethin
 ) -> None:
     bench = Bench(log=log_of(1, 1), high_watermark=2)
     bench.apply()
-    fetch = ConsumerFetch(FetchPosition(fetch_offset, -1, -1), max_bytes, at_least_one)
+    fetch = ConsumerFetch(
+        FetchPosition(fetch_offset, LeaderEpoch(-1), LeaderEpoch(-1)), max_bytes, at_least_one
+    )
     result, _ = bench.replica.role.on_consumer_fetch(fetch, now_ms=bench.now_ms)
     assert (result.error, result.found_no_room) == (ErrorCode.NONE, found_no_room)
 
@@ -152,13 +155,13 @@ def test_a_consumer_is_told_that_there_was_no_room_only_where_there_was_somethin
 def test_who_ends_before_its_newest_epoch_began_here_cuts_that_epoch(
     fetch_offset: int, end: EpochEnd | None
 ) -> None:
-    refusal = check_epoch_start(log_of(1, 1, 2), fetch_offset, 2)
+    refusal = check_epoch_start(log_of(1, 1, 2), fetch_offset, LeaderEpoch(2))
     assert (None if refusal is None else refusal.diverging) == end
 
 
 def test_who_has_no_epoch_before_its_newest_is_not_asked_to_cut_it() -> None:
     for last_fetched_epoch in (-1, 0):
-        assert check_epoch_start(log_of(0, start=3), 1, last_fetched_epoch) is None
+        assert check_epoch_start(log_of(0, start=3), 1, LeaderEpoch(last_fetched_epoch)) is None
 
 
 # Waiting, and the stored log start.
@@ -167,19 +170,22 @@ def test_who_has_no_epoch_before_its_newest_is_not_asked_to_cut_it() -> None:
 def test_when_nobody_waits_any_more_nothing_expires() -> None:
     for is_taken in (False, True):
         purgatory = Purgatory()
-        purgatory.add("one", required_offset=1, leader_epoch=1, expires_ms=10)
+        purgatory.add("one", required_offset=1, leader_epoch=LeaderEpoch(1), expires_ms=10)
         if is_taken:
             assert purgatory.take_all() == ("one",)
         else:
-            assert purgatory.complete_to(1, leader_epoch=1, epochs=LeaderEpochs()) == (("one",), ())
+            assert purgatory.complete_to(1, leader_epoch=LeaderEpoch(1), epochs=LeaderEpochs()) == (
+                ("one",),
+                (),
+            )
         assert purgatory.next_expiry_ms == NEVER_EXPIRES_MS
 
 
 def test_a_record_of_an_epoch_before_is_not_the_waiters() -> None:
     purgatory = Purgatory()
-    purgatory.add("lost", required_offset=1, leader_epoch=2, expires_ms=10)
+    purgatory.add("lost", required_offset=1, leader_epoch=LeaderEpoch(2), expires_ms=10)
     epochs = LeaderEpochs([EpochStart(1, 0), EpochStart(3, 1)])
-    assert purgatory.complete_to(1, leader_epoch=3, epochs=epochs) == ((), ("lost",))
+    assert purgatory.complete_to(1, leader_epoch=LeaderEpoch(3), epochs=epochs) == ((), ("lost",))
 
 
 def test_a_log_start_that_went_back_is_told_at_once_and_asked_for_again_when_it_moves() -> None:

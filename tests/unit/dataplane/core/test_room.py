@@ -8,6 +8,7 @@ from dataplane.core.effects import DATA_APPENDED, NO_EFFECTS, BackOff, Effects
 from dataplane.core.fetch import ReplicaFetch
 from dataplane.core.results import AppendResult, FetchResult, LeaderAnswer
 from dataplane.core.room import Room, reserve_of
+from springtide.contract.epochs import BrokerEpoch
 from springtide.contract.partition_state import WRITER_IDS, Shard, WriterId
 from springtide.wire.errors import ErrorCode
 from tests.kit.dataplane.replica import Bench, batch_of, log_of
@@ -177,7 +178,7 @@ def test_a_follower_deletes_by_an_answer_whose_records_it_has_no_room_for() -> N
 def fetch_from(leader: Bench, follower: Bench) -> tuple[FetchResult, Effects]:
     position = follower.replica.next_fetch()
     assert position is not None
-    fetch = ReplicaFetch(2, 20, position, max_bytes=position.max_bytes)
+    fetch = ReplicaFetch(2, BrokerEpoch(20), position, max_bytes=position.max_bytes)
     return leader.replica.role.on_replica_fetch(fetch, now_ms=leader.now_ms)
 
 

@@ -163,8 +163,12 @@ def test_what_is_wrong_behind_the_first_batch_makes_all_of_it_unfit(records: byt
 
 def test_a_mend_and_what_is_committed_are_asked_for_behind_the_epoch_of_what_is_there() -> None:
     log = log_of(1, 2, 3)
-    assert mend_position(log, 1, 5) == FetchPosition(1, 1, 5, 0, MEND_BYTES_MAX)
-    assert committed_position(log, 1, 5) == FetchPosition(1, 1, 5, -1, MEND_BYTES_MAX)
+    assert mend_position(log, 1, LeaderEpoch(5)) == FetchPosition(
+        1, LeaderEpoch(1), LeaderEpoch(5), 0, MEND_BYTES_MAX
+    )
+    assert committed_position(log, 1, LeaderEpoch(5)) == FetchPosition(
+        1, LeaderEpoch(1), LeaderEpoch(5), -1, MEND_BYTES_MAX
+    )
 
 
 @pytest.mark.parametrize(
@@ -200,7 +204,7 @@ def rotten(broker_id: int, **changes: object) -> Bench:
 
 def test_a_rotten_follower_with_a_seat_tells_and_goes_on_fetching() -> None:
     bench = rotten(2)
-    assert bench.replica.on_rotten() == (told(high_watermark=2), StartFetching(1, 1))
+    assert bench.replica.on_rotten() == (told(high_watermark=2), StartFetching(1, LeaderEpoch(1)))
     assert bench.replica.next_fetch() is not None
 
 
@@ -208,13 +212,13 @@ def test_without_a_seat_it_fetches_no_more_until_it_is_mended() -> None:
     bench = rotten(2)
     bench.replica.on_rotten()
     taken: Effects = bench.apply(isr=(1, 3), leader_epoch=2, partition_epoch=2)
-    assert taken == (LEADERSHIP_CHANGED, STOP_FETCHING, MendLog(1, 2))
+    assert taken == (LEADERSHIP_CHANGED, STOP_FETCHING, MendLog(1, LeaderEpoch(2)))
     assert bench.replica.next_fetch() is None
     bench.log.rotten.clear()
     mended, last = bench.replica.on_mended()
     assert isinstance(mended, ReportProblem)
     assert (mended.problem.code, mended.problem.leader_epoch) == ("mended", -1)
-    assert last == StartFetching(1, 2)
+    assert last == StartFetching(1, LeaderEpoch(2))
     assert bench.replica.next_fetch() is not None
 
 
@@ -225,7 +229,7 @@ def unfit(bench: Bench, *, leader_epoch: int = 1, committed: LeaderAnswer = GIVE
     """Its leader gives it other records than those that have rotted here."""
     fetched = LeaderAnswer(**{"compacted": Compacted(0, 2), **answer})
     return as_follower(bench.replica).on_unfit(
-        fetched, at_high_watermark=committed, leader_epoch=leader_epoch
+        fetched, at_high_watermark=committed, leader_epoch=LeaderEpoch(leader_epoch)
     )
 
 
@@ -240,7 +244,7 @@ def test_what_rounds_went_over_at_the_leader_is_copied_again_once_what_is_good_i
     assert bench.log.log_end_offset == 2, "nothing is gone before the copy is durable"
     assert unfit(bench) == NO_EFFECTS, "it is on its way"
     done = as_follower(bench.replica).on_divergent_copied(hold.hold_id, error=None, now_ms=0)
-    assert done[-1] == StartFetching(1, 1)
+    assert done[-1] == StartFetching(1, LeaderEpoch(1))
     assert (bench.log.log_end_offset, bench.high_watermark, bench.log.rotten) == (0, 0, [])
 
 
@@ -283,7 +287,7 @@ def test_a_log_begins_anew_for_no_other_reason(answer: dict[str, Any]) -> None:
     """Another leader may have the very records; or this leader lost some."""
     bench = rotten(2, isr=(1, 3))
     assert unfit(bench, **answer) == NO_EFFECTS
-    assert bench.replica.role.standing_effects() == (STOP_FETCHING, MendLog(1, 1))
+    assert bench.replica.role.standing_effects() == (STOP_FETCHING, MendLog(1, LeaderEpoch(1)))
 
 
 def test_after_an_unclean_election_it_follows_a_leader_that_lacks_what_was_committed() -> None:
@@ -329,7 +333,7 @@ def test_a_restarted_replica_tells_of_what_an_earlier_life_found() -> None:
     log = log_of(1, 1)
     log.note_rotten(ROT)
     bench = Bench(2, log=log, high_watermark=2)
-    assert bench.apply(isr=(1, 3)) == (STOP_FETCHING, MendLog(1, 1), told(high_watermark=2))
+    assert bench.apply(isr=(1, 3)) == (STOP_FETCHING, MendLog(1, LeaderEpoch(1)), told(high_watermark=2))
 
 
 def test_a_follower_that_refuses_a_batch_tells_once() -> None:

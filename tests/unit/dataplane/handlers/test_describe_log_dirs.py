@@ -12,6 +12,7 @@ from dataplane.handlers.context import BrokerContext
 from dataplane.handlers.table import HANDLERS
 from dataplane.shell.divergent_logs import Listed
 from dataplane.storage.divergent import DivergentRange, FoundCopy
+from springtide.contract.epochs import LeaderEpoch
 from springtide.node.handlers.context import Request
 from springtide.wire import codec
 from springtide.wire.apis import APIS, ApiKey, response_header_version
@@ -38,7 +39,7 @@ TABLE = [
 COPY = FoundCopy(
     "/data/divergent/orders-2.AAAAAAAAAAAAAAAAAAAAAA.x.0.batches",
     77,
-    DivergentRange("AAAAAAAAAAAAAAAAAAAAAA", "orders", 2, 3, 8, 5, 1, 1, 1, "why"),
+    DivergentRange("AAAAAAAAAAAAAAAAAAAAAA", "orders", 2, 3, 8, 5, LeaderEpoch(1), 1, 1, "why"),
 )
 COPY_NAME = "orders-2.AAAAAAAAAAAAAAAAAAAAAA.x.0"
 

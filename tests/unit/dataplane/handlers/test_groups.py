@@ -11,7 +11,7 @@ from msgspec import structs
 
 from dataplane.handlers import groups
 from dataplane.handlers.table import HANDLERS
-from springtide.contract.epochs import LeaderEpoch, PartitionEpoch
+from springtide.contract.epochs import BrokerEpoch, LeaderEpoch, PartitionEpoch
 from springtide.contract.partition_state import PartitionState, Shard, TopicState, WriterId
 from springtide.contract.updates import BrokerEndpoint, UpdateBatch
 from springtide.node.cluster_view import ClusterView
@@ -106,7 +106,7 @@ class Cluster:
 
 
 def endpoint(node_id: int) -> BrokerEndpoint:
-    return BrokerEndpoint(broker_id=node_id, broker_epoch=1, host=f"node{node_id}", port=9092)
+    return BrokerEndpoint(broker_id=node_id, broker_epoch=BrokerEpoch(1), host=f"node{node_id}", port=9092)
 
 
 def shard_state(number: int) -> PartitionState:

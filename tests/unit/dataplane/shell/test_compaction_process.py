@@ -26,6 +26,7 @@ from dataplane.storage.partition_log import PartitionLog
 from dataplane.storage.recovery import open_partition_log
 from dataplane.storage.rewritten_files import rewrite_files
 from dataplane.storage.segment import log_path
+from springtide.contract.epochs import LeaderEpoch
 from springtide.contract.session import ShutdownKind
 from springtide.wire.records import NewRecord, encode_batch
 from tests.kit.dataplane.storage import PARTITION, append, opened, settings_for
@@ -58,7 +59,7 @@ class Bench:
             record = NewRecord(b"key %d" % (offset % KEYS), VALUE, timestamp=1000 + offset)
             append(self.log, encode_batch([record], base_offset=offset))
         self.placed = PlacedRound(BATCHES, Round(BATCHES, 0, tombstone_floor=0, producers_floor=0))
-        append(self.log, encode_round(self.placed.round_, leader_epoch=0, base_offset=BATCHES))
+        append(self.log, encode_round(self.placed.round_, leader_epoch=LeaderEpoch(0), base_offset=BATCHES))
 
     def begin(self, rewriting: Rewriting) -> CompactionPass:
         return self.log.begin_compaction(self.placed, now_ms=1000, rewriting=rewriting)

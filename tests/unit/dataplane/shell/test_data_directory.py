@@ -12,6 +12,7 @@ import trio.testing
 from dataplane.core.effects import CopyDivergent
 from dataplane.core.results import DeletionResult
 from dataplane.shell.data_directory import _why_cut, read_seen
+from springtide.contract.epochs import ControllerEpoch, LeaderEpoch
 from springtide.node.controller_client import Seen
 from springtide.wire.errors import ErrorCode
 from tests.kit.dataplane.node import PATH, TOPIC_ID, Node, state
@@ -42,7 +43,7 @@ def aside(*, first_offset: int, cut_offset: int) -> CopyDivergent:
         hold_id=1,
         first_offset=first_offset,
         next_offset=9,
-        leader_epoch=5,
+        leader_epoch=LeaderEpoch(5),
         high_watermark=6,
         cut_offset=cut_offset,
     )
@@ -79,13 +80,13 @@ def test_the_controller_epoch_on_disk_never_goes_back_whatever_thread_is_done_fi
                 node.spawned.clear()
 
             for controller_epoch in (7, 8, 9):
-                node.directory.start_saving_seen(Seen(controller_epoch))
+                node.directory.start_saving_seen(Seen(ControllerEpoch(controller_epoch)))
                 begin_spawned()
                 await trio.testing.wait_all_tasks_blocked()
             while begun := [event for event in reversed(threads.may_begin) if not event.is_set()]:
                 begun[0].set()
                 await trio.testing.wait_all_tasks_blocked()
-        assert read_seen(disk, PATH) == Seen(9)
+        assert read_seen(disk, PATH) == Seen(ControllerEpoch(9))
 
     trio.run(test)
 
@@ -96,11 +97,11 @@ def test_a_failing_disk_does_not_keep_later_controller_epochs_from_being_saved()
         node = Node(disk)
         disk.fail_next("fsync", OSError("EIO"), path_contains="controller-epoch")
         for controller_epoch in (7, 8):
-            node.directory.start_saving_seen(Seen(controller_epoch))
+            node.directory.start_saving_seen(Seen(ControllerEpoch(controller_epoch)))
             for work in node.spawned:
                 await work()
             node.spawned.clear()
-        assert read_seen(disk, PATH) == Seen(8)
+        assert read_seen(disk, PATH) == Seen(ControllerEpoch(8))
 
     trio.run(test)
 

@@ -16,6 +16,7 @@ from dataplane.shell.divergent_logs import DivergentLogs, Listed
 from dataplane.storage.disk import File
 from dataplane.storage.divergent import DivergentCopy, copy_divergent
 from dataplane.storage.health import DirectoryHealth
+from springtide.contract.epochs import LeaderEpoch
 from springtide.contract.partition_state import PartitionKey
 from springtide.node.threads import TrioThreads
 from springtide.wire.errors import ErrorCode
@@ -86,7 +87,7 @@ def with_copies(test: Callable[[Bench], Awaitable[None]], *first_offsets: int) -
                 node.log(),
                 first_offset=first_offset,
                 high_watermark=5,
-                leader_epoch=2,
+                leader_epoch=LeaderEpoch(2),
                 reason="the leader's log has other records here",
                 now_ms=1,
                 health=DirectoryHealth(PATH),

@@ -9,6 +9,7 @@ from typing import Any
 import trio
 
 from dataplane.core.effects import CopyDivergent, LogStartMoved
+from springtide.contract.epochs import LeaderEpoch
 from springtide.contract.lag_report import LagReportResponse
 from springtide.node.node import ServingNode
 from tests.kit.dataplane.node import Node, state
@@ -23,7 +24,7 @@ def test_each_entry_ends_its_turn() -> None:
         await node.apply(state(), full=True)
         node.produce(3)
         hosted = node.hosted()
-        aside = CopyDivergent(1, 0, 1, 1, 0, 0)
+        aside = CopyDivergent(1, 0, 1, LeaderEpoch(1), 0, 0)
 
         entries: dict[str, Callable[[], Any]] = {
             "tick": node.table.tick,

@@ -20,6 +20,7 @@ from dataplane.core.fetch_session import (
 from dataplane.core.fetches import Fetch, FetchedAnswer
 from dataplane.handlers import fetch as handler
 from dataplane.shell.fetches import Fetches
+from springtide.contract.epochs import BrokerEpoch, ControllerEpoch, LeaderEpoch
 from springtide.contract.session import BrokerStatus, HeartbeatResponse
 from springtide.contract.throttles import LEADER_RATE
 from springtide.contract.updates import BrokerEndpoint
@@ -79,11 +80,13 @@ class Leader:
                 session_id=self._session_id,
                 session_epoch=next(self._epochs),
                 replica_id=self.replica_id,
-                broker_epoch=10 if self.replica_id == 2 else -1,
+                broker_epoch=BrokerEpoch(10 if self.replica_id == 2 else -1),
                 partitions=[
                     AskedPartition(
                         (topic_id, 0),
-                        FetchPosition(offset, -1 if offset == 0 else 1, 1, 0, partition_bytes),
+                        FetchPosition(
+                            offset, LeaderEpoch(-1 if offset == 0 else 1), LeaderEpoch(1), 0, partition_bytes
+                        ),
                     )
                     for topic_id, offset in positions.items()
                 ],
@@ -168,10 +171,12 @@ class ShortLease(Lease):
 
     def __init__(self) -> None:
         super().__init__()
-        self.on_applied(controller_epoch=1, sequence=1)
+        self.on_applied(controller_epoch=ControllerEpoch(1), sequence=1)
 
     def renew(self, now_ms: int) -> None:
-        acked = HeartbeatResponse(controller_epoch=1, status=BrokerStatus.ACTIVE, lease_ms=1_000, sequence=1)
+        acked = HeartbeatResponse(
+            controller_epoch=ControllerEpoch(1), status=BrokerStatus.ACTIVE, lease_ms=1_000, sequence=1
+        )
         self.on_heartbeat_acked(acked, sent_ms=now_ms, now_ms=now_ms)
 
 
@@ -240,7 +245,8 @@ def test_a_partition_without_news_is_not_looked_at_again() -> None:
         leader.node.produce(size=BATCH_BYTES)
         assert list(leader.ask({TOPIC_ID: 0, OTHER_ID: 0})) == [TOPIC_ID]
         session = leader.fetches.sessions.open(
-            SessionRequest(session_id=77, session_epoch=2, replica_id=2, broker_epoch=10), now_ms=1_000
+            SessionRequest(session_id=77, session_epoch=2, replica_id=2, broker_epoch=BrokerEpoch(10)),
+            now_ms=1_000,
         )
         assert isinstance(session, FetchSession)
         assert [followed.key[0] for followed in session.due()] == [TOPIC_ID], "it was answered with bytes"
@@ -256,7 +262,7 @@ async def start_move(
 ) -> None:
     """Broker 2 is being added to one partition; it is in sync in the other."""
     configs = {} if rate is None else {LEADER_RATE: str(rate)}
-    me = BrokerEndpoint(broker_id=1, broker_epoch=10, host="h", port=9092, configs=configs)
+    me = BrokerEndpoint(broker_id=1, broker_epoch=BrokerEpoch(10), host="h", port=9092, configs=configs)
     moving = state(
         replicas=(1, 2),
         adding_replicas=(2,),

@@ -20,6 +20,7 @@ from dataplane.core.fetches import Fetch, FetchedAnswer
 from dataplane.core.log_port import LogSlice
 from dataplane.core.results import FetchResult
 from dataplane.shell.fetches import Fetches
+from springtide.contract.epochs import LeaderEpoch
 from springtide.wire.errors import ErrorCode
 from tests.kit.clocks import ManualClock
 
@@ -76,7 +77,10 @@ class Consumer:
                 session_id=self.session_id,
                 session_epoch=next(self.epochs) if self.in_session else -1,
                 partitions=[
-                    AskedPartition((name, 0), FetchPosition(at, -1, 1, -1, max(self.partition_bytes, 1)))
+                    AskedPartition(
+                        (name, 0),
+                        FetchPosition(at, LeaderEpoch(-1), LeaderEpoch(1), -1, max(self.partition_bytes, 1)),
+                    )
                     for name, at in (asked if self.in_session else self.positions).items()
                 ],
             ),

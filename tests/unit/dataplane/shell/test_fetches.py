@@ -18,6 +18,7 @@ from dataplane.core.fetches import Fetch, FetchedAnswer
 from dataplane.core.log_port import LogSlice
 from dataplane.core.results import FetchResult
 from dataplane.shell.fetches import Fetches
+from springtide.contract.epochs import LeaderEpoch
 from springtide.wire.errors import ErrorCode
 from tests.kit.clocks import VirtualClock
 
@@ -58,7 +59,7 @@ class Leader:
         """A follower, whose session has begun, asks for news."""
         session_id = 0
         for epoch in (0, 1):
-            asked = [AskedPartition(KEY, FetchPosition(0, -1, 1, -1, 100))]
+            asked = [AskedPartition(KEY, FetchPosition(0, LeaderEpoch(-1), LeaderEpoch(1), -1, 100))]
             opened = self.fetches.sessions.open(
                 SessionRequest(
                     session_id=session_id, session_epoch=epoch, replica_id=replica_id, partitions=asked

@@ -16,6 +16,7 @@ import trio
 
 from dataplane.core.fetch import ReplicaFetch
 from dataplane.core.fetch_session import FetchPosition
+from springtide.contract.epochs import BrokerEpoch, LeaderEpoch
 from springtide.contract.partition_state import PartitionState, TopicState
 from tests.kit.dataplane.node import TOPIC_ID, Node, endpoint, state
 from tests.kit.memory.disk import MemoryDisk
@@ -152,7 +153,9 @@ def test_partitions_at_rest_cost_no_tick_and_no_report() -> None:
         for number in range(PARTITIONS):
             hosted = node.table.get(TOPIC_ID, number)
             assert hosted is not None
-            fetch = ReplicaFetch(2, 10, FetchPosition(0, -1, 1), max_bytes=1)
+            fetch = ReplicaFetch(
+                2, BrokerEpoch(10), FetchPosition(0, LeaderEpoch(-1), LeaderEpoch(1)), max_bytes=1
+            )
             _, effects = hosted.replica.role.on_replica_fetch(fetch, now_ms=node.clock.mono_ms())
             node.effects.run(hosted, effects)
         await tick()

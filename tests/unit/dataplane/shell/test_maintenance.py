@@ -20,6 +20,7 @@ from dataplane.core.role import Offline
 from dataplane.shell.partitions import PartitionTable
 from dataplane.storage.checkpoints import HIGH_WATERMARKS, RECOVERY_POINTS, read_checkpoint
 from dataplane.storage.timestamp_reading import TimestampReading
+from springtide.contract.epochs import BrokerEpoch, LeaderEpoch
 from springtide.contract.partition_state import TopicState
 from springtide.wire.compression import Compression
 from springtide.wire.errors import ErrorCode
@@ -120,7 +121,9 @@ def test_i26_what_is_not_committed_stays_however_old_it_is() -> None:
         assert node.log().log_start_offset == 0
         replica = node.hosted().replica
         # The follower has twelve: so many are committed.
-        fetch = ReplicaFetch(2, 10, FetchPosition(12, 1, 1), max_bytes=1)
+        fetch = ReplicaFetch(
+            2, BrokerEpoch(10), FetchPosition(12, LeaderEpoch(1), LeaderEpoch(1)), max_bytes=1
+        )
         replica.role.on_replica_fetch(fetch, now_ms=node.clock.now_ms)
         assert replica.high_watermark == 12
         await node.maintenance.apply_retention()
@@ -155,7 +158,7 @@ def test_a_follower_keeps_what_its_limits_would_delete_and_drops_what_its_leader
                 LeaderAnswer(
                     records=records, high_watermark=high_watermark, log_start_offset=log_start_offset
                 ),
-                asked=FetchPosition(start, node.log().epochs.latest, 1, 0),
+                asked=FetchPosition(start, LeaderEpoch(node.log().epochs.latest), LeaderEpoch(1), 0),
                 now_ms=0,
                 wall_ms=0,
             )
@@ -332,7 +335,7 @@ def test_a_topic_deleted_while_a_new_epoch_is_persisted_harms_nobody(operation: 
     async def test() -> None:
         disk = PausingDisk()
         node = await leading(disk)
-        node.log().begin_leader_epoch(99)
+        node.log().begin_leader_epoch(LeaderEpoch(99))
         node.directory.start_persist_epochs(node.hosted())
         disk.at = (operation, path)
         disk.meanwhile = lambda: node.log_dir.delete(KEY)

@@ -18,6 +18,7 @@ from dataplane.core.leader_epochs import UNDEFINED_EPOCH
 from dataplane.core.reports import UNREPORTED_PROBLEMS_MAX
 from dataplane.core.results import LeaderAnswer
 from dataplane.shell.log_creator import CREATIONS_AT_ONCE
+from springtide.contract.epochs import ControllerEpoch, LeaderEpoch
 from springtide.contract.lag_report import CreatedLogs, LagReportResponse
 from springtide.contract.partition_state import NO_LEADER, PartitionState, TopicState
 from springtide.contract.updates import UpdateBatch
@@ -280,7 +281,7 @@ def test_l6_a_leaders_error_pauses_the_partition_and_never_drops_it() -> None:
         hosted = node.hosted()
         effects = as_follower(hosted.replica).on_fetched(
             LeaderAnswer(error=ErrorCode.NOT_LEADER_OR_FOLLOWER),
-            asked=FetchPosition(0, UNDEFINED_EPOCH, 1, 0),
+            asked=FetchPosition(0, LeaderEpoch(UNDEFINED_EPOCH), LeaderEpoch(1), 0),
             now_ms=0,
             wall_ms=0,
         )
@@ -301,7 +302,10 @@ def test_a_divergent_end_is_durable_aside_before_it_is_cut_and_fetching_begins_a
         await node.apply(following(leader_epoch=2, partition_epoch=2))
         hosted = node.hosted()
         effects = as_follower(hosted.replica).on_fetched(
-            LeaderAnswer(diverging=EpochEnd(1, 1)), asked=FetchPosition(3, 1, 2, 0), now_ms=0, wall_ms=0
+            LeaderAnswer(diverging=EpochEnd(1, 1)),
+            asked=FetchPosition(3, LeaderEpoch(1), LeaderEpoch(2), 0),
+            now_ms=0,
+            wall_ms=0,
         )
         node.effects.run(hosted, effects)
         assert (hosted.log.log_end_offset, hosted.replica.next_fetch()) == (3, None)
@@ -403,7 +407,9 @@ def many(count: int, **changes: object) -> list[PartitionState]:
 
 async def begin(node: Node, *states: PartitionState, **fields: object) -> None:
     """A batch is applied; no log is made yet."""
-    batch = UpdateBatch(controller_epoch=1, sequence=1, brokers=(endpoint(1), endpoint(2)), partitions=states)
+    batch = UpdateBatch(
+        controller_epoch=ControllerEpoch(1), sequence=1, brokers=(endpoint(1), endpoint(2)), partitions=states
+    )
     assert await node.table.apply(msgspec.structs.replace(batch, **fields)) == []
 
 

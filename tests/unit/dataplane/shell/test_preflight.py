@@ -11,6 +11,7 @@ import trio
 import trio.testing
 
 from dataplane.shell.preflight import DISK_FILE, FLUSHES, INTERVAL_MS, Preflight, reach, try_disk
+from springtide.contract.epochs import BrokerEpoch
 from springtide.contract.preflight import PreflightReport, PreflightResponse, PreflightTarget, ReachFailure
 from springtide.contract.session import BrokerStatus, HeartbeatResponse
 from springtide.node.clock import MachineClock
@@ -32,7 +33,7 @@ def answer_of(*ranges: tuple[int, int, int], correlation_id: int = 1) -> bytes:
 
 
 def target(port: int, host: str = "127.0.0.1") -> PreflightTarget:
-    return PreflightTarget(broker_id=4, broker_epoch=44, host=host, port=port)
+    return PreflightTarget(broker_id=4, broker_epoch=BrokerEpoch(44), host=host, port=port)
 
 
 async def try_listener(serve: Serve) -> tuple[ReachFailure | None, str]:
@@ -185,7 +186,7 @@ def test_it_reports_at_once_and_again_for_as_long_as_it_is_asked() -> None:
         disk.mkdir("/data")
         preflight = Preflight(
             broker_id=1,
-            broker_epoch=lambda: 11,
+            broker_epoch=lambda: BrokerEpoch(11),
             client=told,
             net=SilentNet(),
             clock=VirtualClock(),

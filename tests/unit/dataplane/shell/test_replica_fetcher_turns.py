@@ -10,6 +10,7 @@ import trio.testing
 
 from dataplane.shell.leader_fetcher import TURN_BYTES_MAX
 from dataplane.shell.replica_fetcher import ReplicaFetchers
+from springtide.contract.epochs import BrokerEpoch
 from springtide.node.net import Channel, Listener, Poller
 from springtide.node.topic_ids import topic_id_bytes
 from springtide.wire.fetch_response import FetchedPartition, encode_fetch_response
@@ -49,7 +50,7 @@ class Follower:
         self.poller = MemoryPoller()
         self.fetchers = ReplicaFetchers(
             broker_id=1,
-            broker_epoch=lambda: 5,
+            broker_epoch=lambda: BrokerEpoch(5),
             effects=self.node.effects,
             view=self.node.view,
             net=OneLeader(self.channel),

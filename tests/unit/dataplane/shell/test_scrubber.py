@@ -16,6 +16,7 @@ from dataplane.shell.scrubber import Scrubber
 from dataplane.storage.divergent import list_copies
 from dataplane.storage.health import DAMAGED_FILE
 from dataplane.storage.log_dir import DIVERGENT
+from springtide.contract.epochs import BrokerEpoch, LeaderEpoch
 from springtide.node.net import Channel, Listener, Poller
 from springtide.node.topic_ids import topic_id_bytes
 from springtide.wire.apis import REPLICA_FETCH_VERSION
@@ -86,7 +87,7 @@ class Bench:
             clock=self.node.clock,
             threads=InlineThreads(),
             broker_id=1,
-            broker_epoch=lambda: 7,
+            broker_epoch=lambda: BrokerEpoch(7),
         )
         self.node.connect(self.node.fetching, scrubbing=self.scrubber)
 
@@ -301,7 +302,7 @@ def request_in(channel: MemoryChannel) -> FetchRequest:
 
 
 def read_from(hosted: HostedPartition, offset: int) -> tuple[ErrorCode, Effects]:
-    fetch = ConsumerFetch(FetchPosition(offset, -1, -1), max_bytes=10**6)
+    fetch = ConsumerFetch(FetchPosition(offset, LeaderEpoch(-1), LeaderEpoch(-1)), max_bytes=10**6)
     result, effects = hosted.replica.role.on_consumer_fetch(fetch, now_ms=0)
     return result.error, effects
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import trio
 
 from dataplane.core.learner_turns import LearnerTurns
+from springtide.contract.epochs import BrokerEpoch
 from springtide.contract.partition_state import MoveThrottle, PartitionState
 from springtide.contract.throttles import FOLLOWER_RATE
 from springtide.contract.updates import BrokerEndpoint
@@ -45,7 +46,7 @@ def learning(
 
 
 def brokers(**configs: str) -> tuple[BrokerEndpoint, ...]:
-    me = BrokerEndpoint(broker_id=1, broker_epoch=10, host="h", port=9092, configs=configs)
+    me = BrokerEndpoint(broker_id=1, broker_epoch=BrokerEpoch(10), host="h", port=9092, configs=configs)
     return (me, endpoint(2, port=9002), endpoint(3, port=9003))
 
 

@@ -15,6 +15,7 @@ from dataplane.storage.log_dir_identity import LogDirMeta, LogDirRefused, decode
 from dataplane.storage.log_settings import PartitionId
 from dataplane.storage.partition_file import PARTITION_FILE, encode_partition, read_partition
 from dataplane.storage.seal import SEAL_FILE, Seal, read_seal, write_seal
+from springtide.contract.epochs import BrokerEpoch, ControllerEpoch, LeaderEpoch
 from springtide.node.controller_client import Seen
 from tests.kit.memory.disk import MemoryDisk
 
@@ -22,7 +23,7 @@ META = LogDirMeta(
     cluster_id="RPWDef3OEH94evXrjB9kvg",
     broker_id=1,
     dir_id="TbsVewnWmHe2lCJSscK91A",
-    broker_epoch=2,
+    broker_epoch=BrokerEpoch(2),
     boot_id="53175b7b-9e89-4f06-8806-75b93b071a9c",
     unanswered=("a", "b"),
 )
@@ -72,7 +73,7 @@ def test_partition_json_with_a_flipped_bit_names_no_other_partition() -> None:
 
 
 def test_a_seal_with_a_flipped_bit_promises_nothing_else() -> None:
-    seal = Seal(chain_epoch=2, leader_epoch=7, end_offset=2000)
+    seal = Seal(chain_epoch=BrokerEpoch(2), leader_epoch=LeaderEpoch(7), end_offset=2000)
     disk = MemoryDisk()
     disk.mkdir("/data")
     write_seal(disk, "/data", seal)
@@ -87,7 +88,11 @@ def test_a_flipped_bit_witnesses_no_controller_that_never_was() -> None:
 
 @pytest.mark.parametrize(
     ("content", "seen"),
-    [(b"7", Seen(7)), (b"7 220 VGtHPo", Seen(7, "VGtHPo", 220)), (b"7 220 ", Seen(7, "", 220))],
+    [
+        (b"7", Seen(ControllerEpoch(7))),
+        (b"7 220 VGtHPo", Seen(ControllerEpoch(7), "VGtHPo", 220)),
+        (b"7 220 ", Seen(ControllerEpoch(7), "", 220)),
+    ],
 )
 def test_an_older_release_wrote_what_it_had_seen_without_a_title(content: bytes, seen: Seen) -> None:
     assert read_seen(disk_with(f"/data/{CONTROLLER_EPOCH_FILE}", content), "/data") == seen

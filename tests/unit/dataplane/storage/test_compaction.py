@@ -35,6 +35,7 @@ from dataplane.storage.retention import SegmentView, segments_to_delete
 from dataplane.storage.rot import ScrubPlace
 from dataplane.storage.round_file import ROUNDS_FILE
 from dataplane.storage.segment import log_path
+from springtide.contract.epochs import LeaderEpoch
 from springtide.contract.session import ShutdownKind
 from springtide.wire.fetch_response import Compacted
 from springtide.wire.record_batch import decode_header, iter_headers
@@ -107,7 +108,7 @@ def world(count: int = 30, *, end: int | None = None, options: LogOptions = NO_T
     batches = [keyed(i, leader_epoch=i // 10) for i in range(count)]
     round_ = Round(count if end is None else end, 0, tombstone_floor=0, producers_floor=0)
     epoch = (count - 1) // 10
-    batches.append(encode_round(round_, leader_epoch=epoch, base_offset=count))
+    batches.append(encode_round(round_, leader_epoch=LeaderEpoch(epoch), base_offset=count))
     batches.append(keyed(count + 1, key=9, leader_epoch=epoch))
     for each in batches:
         append(log, each)
@@ -815,7 +816,7 @@ def distinct(count: int = 12) -> World:
     disk, log = new_log(NO_TAIL)
     placed = PlacedRound(count, Round(count, 0, tombstone_floor=0, producers_floor=0))
     batches = [keyed(offset, key=offset) for offset in range(count)]
-    batches.append(encode_round(placed.round_, leader_epoch=0, base_offset=count))
+    batches.append(encode_round(placed.round_, leader_epoch=LeaderEpoch(0), base_offset=count))
     for each in batches:
         append(log, each)
     return World(disk, log, batches, placed)

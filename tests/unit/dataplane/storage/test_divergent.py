@@ -24,6 +24,7 @@ from dataplane.storage.health import CorruptLog, DirectoryHealth
 from dataplane.storage.log_settings import LogOptions
 from dataplane.storage.partition_log import PartitionLog
 from dataplane.storage.recovery import OpenedLog
+from springtide.contract.epochs import LeaderEpoch
 from tests.kit.dataplane.divergent_copies import read_copy
 from tests.kit.dataplane.storage import DIRECTORY, NO_TAIL, SMALL, TOPIC_ID, append, batch, new_log, open_log
 from tests.kit.memory.disk import MemoryDisk
@@ -49,7 +50,7 @@ def disk_with_copy(
         opened.log,
         first_offset=first_offset,
         high_watermark=18,
-        leader_epoch=4,
+        leader_epoch=LeaderEpoch(4),
         reason="unclean election",
         now_ms=1,
         health=DirectoryHealth("/data"),
@@ -80,7 +81,7 @@ def test_a_log_that_is_cut_during_the_copy_is_no_failure_of_the_disk(options: Lo
             opened.log,
             first_offset=2,
             high_watermark=2,
-            leader_epoch=4,
+            leader_epoch=LeaderEpoch(4),
             reason="the leader's log has other records here",
             now_ms=1,
             health=health,
@@ -112,7 +113,7 @@ def test_what_is_rotten_is_left_out_of_the_copy_and_the_rest_can_be_read() -> No
         log,
         first_offset=0,
         high_watermark=20,
-        leader_epoch=4,
+        leader_epoch=LeaderEpoch(4),
         reason="rotten",
         now_ms=1,
         health=DirectoryHealth("/data"),
@@ -138,7 +139,7 @@ def test_a_copy_for_which_the_disk_is_too_full_leaves_nothing(file: str) -> None
         opened.log,
         first_offset=0,
         high_watermark=3,
-        leader_epoch=4,
+        leader_epoch=LeaderEpoch(4),
         reason="unclean election",
         now_ms=1,
         health=DirectoryHealth("/data"),
@@ -232,7 +233,7 @@ def set_aside(disk: MemoryDisk, log: PartitionLog, *, health: DirectoryHealth) -
         log,
         first_offset=0,
         high_watermark=0,
-        leader_epoch=4,
+        leader_epoch=LeaderEpoch(4),
         reason="unclean election",
         now_ms=1,
         health=health,

@@ -21,6 +21,7 @@ from dataplane.storage.divergent import (
 from dataplane.storage.divergent_log import DivergentLog, open_copy
 from dataplane.storage.health import CorruptLog, DirectoryHealth
 from dataplane.storage.recovery import OpenedLog
+from springtide.contract.epochs import LeaderEpoch
 from springtide.wire.framing import FileChunk
 from springtide.wire.record_batch import BATCH_LENGTH_MIN, decode_header, iter_headers
 from springtide.wire.records import seal_batch
@@ -47,7 +48,7 @@ def disk_with_copy(sizes: list[int], *, first_offset: int, gaps: frozenset[int] 
         opened.log,
         first_offset=first_offset,
         high_watermark=9,
-        leader_epoch=4,
+        leader_epoch=LeaderEpoch(4),
         reason="unclean election",
         now_ms=1,
         health=DirectoryHealth("/data"),

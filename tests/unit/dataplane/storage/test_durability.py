@@ -15,6 +15,7 @@ from dataplane.storage.epoch_file import EPOCHS_FILE
 from dataplane.storage.partition_log import PartitionLog
 from dataplane.storage.round_file import ROUNDS_FILE
 from dataplane.storage.segment_list import Unflushed
+from springtide.contract.epochs import LeaderEpoch
 from springtide.contract.session import ShutdownKind
 from tests.kit.dataplane.storage import DIRECTORY, NO_TAIL, append, batch, new_log, open_log, opened, read_all
 from tests.kit.memory.disk import MemoryDisk
@@ -83,8 +84,11 @@ CHANGES: dict[str, tuple[Callable[[PartitionLog], object], int]] = {
     "nothing": (lambda log: None, 0),
     "a batch": (lambda log: append(log, batch(2)), 0),
     "a new epoch": (lambda log: append(log, batch(2, leader_epoch=4)), 1),
-    "an epoch that has begun": (lambda log: log.begin_leader_epoch(4), 1),
-    "a round": (lambda log: append(log, encode_round(A_ROUND, leader_epoch=0, base_offset=2)), 1),
+    "an epoch that has begun": (lambda log: log.begin_leader_epoch(LeaderEpoch(4)), 1),
+    "a round": (
+        lambda log: append(log, encode_round(A_ROUND, leader_epoch=LeaderEpoch(0), base_offset=2)),
+        1,
+    ),
     "a roll": (lambda log: log.roll(now_ms=0), 1),
     "a snapshot": (lambda log: log.learn_producers(log.producers), 1),
 }
@@ -140,7 +144,7 @@ def test_a_flush_tells_whether_there_are_names_to_sync() -> None:
 def test_a_flush_together_holds_the_locks_and_relies_on_what_it_was_given() -> None:
     _, log = new_log(NO_TAIL)
     append(log, batch(0))
-    log.begin_leader_epoch(4)
+    log.begin_leader_epoch(LeaderEpoch(4))
     found: list[tuple[bool, int]] = []
     flush_together([log.durability], lambda: found.append((log.durability.lock.locked(), log.recovery_point)))
     assert (found, log.recovery_point) == ([(True, 0)], 1)
@@ -172,7 +176,7 @@ def test_what_a_recovery_has_read_is_durable_after_it(seed: int) -> None:
         batch(offset, leader_epoch=offset // 6, producer_id=7 + offset, base_sequence=0, value=b"v" * 60)
         for offset in range(20)
     ]
-    batches[10] = encode_round(A_ROUND, leader_epoch=1, base_offset=10)
+    batches[10] = encode_round(A_ROUND, leader_epoch=LeaderEpoch(1), base_offset=10)
     batches.append(batch(20, leader_epoch=3))
     for each in batches:
         append(log, each)

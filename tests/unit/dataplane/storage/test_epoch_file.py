@@ -9,6 +9,7 @@ import pytest
 from dataplane.core.leader_epochs import LeaderEpochs, decode_leader_epochs
 from dataplane.storage.epoch_file import EPOCHS_FILE, EpochFile
 from dataplane.storage.health import DirectoryHealth, LogHealth
+from springtide.contract.epochs import LeaderEpoch
 from tests.kit.memory.disk import MemoryDisk
 
 LOG = "/log"
@@ -38,13 +39,13 @@ def test_an_epoch_is_written_and_durable_when_it_is_asked_for_and_only_once() ->
     disk = MemoryDisk()
     file = file_on(disk)
     assert not file.fsync(), "nothing was written"
-    file.begin(3, start_offset=0)
+    file.begin(LeaderEpoch(3), start_offset=0)
     assert disk.files() == []
     assert file.fsync()
     disk.fsync_dir(LOG)
     assert is_durable(disk)
     assert not file.fsync()
-    file.begin(4, start_offset=7)
+    file.begin(LeaderEpoch(4), start_offset=7)
     file.on_syncing()
     assert stored(disk) == [(3, 0), (4, 7)]
     assert not file.fsync(), "it was synced with other logs' files"

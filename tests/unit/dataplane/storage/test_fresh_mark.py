@@ -18,6 +18,7 @@ from dataplane.storage.health import DirectoryHealth
 from dataplane.storage.log_dir import LogDir, open_log_dir
 from dataplane.storage.log_settings import PartitionId
 from dataplane.storage.recovery import OpenedLog
+from springtide.contract.epochs import BrokerEpoch
 from springtide.contract.session import ShutdownKind
 from tests.kit.dataplane.log_dirs import load_all
 from tests.kit.dataplane.storage import SMALL, append, batch
@@ -35,7 +36,7 @@ def running(disk: Disk, path: str, *, broker_epoch: int = 5) -> LogDir:
     """Loaded and registered."""
     log_dir = start(disk, path)
     assert all(isinstance(entry, OpenedLog) for entry in load_all(log_dir, now_ms=0))
-    log_dir.on_registered(cluster_id="cluster", broker_epoch=broker_epoch)
+    log_dir.on_registered(cluster_id="cluster", broker_epoch=BrokerEpoch(broker_epoch))
     return log_dir
 
 
@@ -121,7 +122,7 @@ def test_the_disk_in_memory_does_as_the_real_one() -> None:
     assert again.claim.is_copy_suspected
     load_all(again, now_ms=0)
     assert again.logs[KEY].log_end_offset == 1
-    again.on_registered(cluster_id="cluster", broker_epoch=6)
+    again.on_registered(cluster_id="cluster", broker_epoch=BrokerEpoch(6))
     again.abandon()
     assert start(disk, "/data").claim.last_shutdown is ShutdownKind.PROCESS_CRASH
 

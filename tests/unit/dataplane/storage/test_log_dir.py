@@ -19,6 +19,7 @@ from dataplane.storage.log_dir import LogDir, StrayDirectory, open_log_dir
 from dataplane.storage.log_dir_identity import LogDirRefused
 from dataplane.storage.log_settings import LogOptions, PartitionId
 from dataplane.storage.recovery import DamagedLog, OpenedLog
+from springtide.contract.epochs import BrokerEpoch, LeaderEpoch
 from springtide.contract.session import ShutdownKind
 from springtide.wire.framing import FileChunk
 from springtide.wire.record_batch import decode_header
@@ -41,7 +42,7 @@ def running(disk: Disk, *, boot_id: str = "boot-1", broker_epoch: int = 5, path:
     log_dir = start(disk, boot_id=boot_id, path=path)
     entries = load_all(log_dir, now_ms=0)
     assert all(isinstance(entry, OpenedLog) for entry in entries), entries
-    log_dir.on_registered(cluster_id="cluster", broker_epoch=broker_epoch)
+    log_dir.on_registered(cluster_id="cluster", broker_epoch=BrokerEpoch(broker_epoch))
     return log_dir
 
 
@@ -89,7 +90,7 @@ def test_another_brokers_or_clusters_directory_is_refused() -> None:
     disk = MemoryDisk()
     log_dir = running(disk)
     with pytest.raises(LogDirRefused, match="cluster"):
-        log_dir.on_registered(cluster_id="other", broker_epoch=6)
+        log_dir.on_registered(cluster_id="other", broker_epoch=BrokerEpoch(6))
     log_dir.abandon()
     with pytest.raises(LogDirRefused, match="broker 1"):
         start(disk, broker_id=2)
@@ -175,7 +176,7 @@ def test_a_crash_is_told_by_whoever_is_the_first_to_register_after_it(boot_id: s
     log_dir = start(disk, boot_id=boot_id)
     load_all(log_dir, now_ms=0)
     log_dir.claim.on_registering("one")
-    log_dir.on_registered(cluster_id="cluster", broker_epoch=6)
+    log_dir.on_registered(cluster_id="cluster", broker_epoch=BrokerEpoch(6))
     log_dir.offsets.checkpoint_high_watermarks({})
     assert len(found) > 20
     assert {kind for epoch, kind in found if epoch == 5} == {ShutdownKind.MACHINE_CRASH}
@@ -290,7 +291,7 @@ def test_an_incarnation_that_never_saw_its_answer_is_named_to_its_successors() -
     lucky = start(disk)
     assert (lucky.claim.last_shutdown, lucky.claim.previous_broker_epoch) == (ShutdownKind.PROCESS_CRASH, 5)
     lucky.claim.on_registering("lucky")
-    lucky.on_registered(cluster_id="cluster", broker_epoch=9)
+    lucky.on_registered(cluster_id="cluster", broker_epoch=BrokerEpoch(9))
     lucky.abandon()
     assert start(disk).claim.previous_unanswered == ()
 
@@ -307,7 +308,7 @@ def test_only_the_latest_unanswered_incarnations_are_kept() -> None:
 def test_no_marker_is_written_when_loading_did_not_finish() -> None:
     disk = MemoryDisk()
     log_dir = start(disk)
-    log_dir.on_registered(cluster_id="cluster", broker_epoch=5)
+    log_dir.on_registered(cluster_id="cluster", broker_epoch=BrokerEpoch(5))
     assert not log_dir.close_cleanly({})
     assert not disk.exists("/data/clean-shutdown")
 
@@ -734,7 +735,7 @@ def test_what_a_truncation_drops_is_written_aside_whole() -> None:
             log,
             first_offset=8,
             high_watermark=10,
-            leader_epoch=3,
+            leader_epoch=LeaderEpoch(3),
             reason="unclean election",
             now_ms=1,
             health=log_dir.health,
@@ -805,7 +806,7 @@ def test_many_logs_are_made_recovered_and_closed_at_the_price_of_a_few_fsyncs(sy
     log_dir.sync_names()
     take()
     for log in log_dir.logs.values():
-        log.begin_leader_epoch(7)
+        log.begin_leader_epoch(LeaderEpoch(7))
     log_dir.persist_epochs(list(log_dir.logs.values()))
     take()
     log_dir.abandon()

@@ -17,6 +17,7 @@ from dataplane.storage.quarantine import DESCRIPTION_FILE
 from dataplane.storage.recovery import DamagedLog, OpenedLog
 from dataplane.storage.segment import Hole
 from dataplane.storage.tail_cache import TailBudget
+from springtide.contract.epochs import BrokerEpoch, LeaderEpoch
 from springtide.contract.session import ShutdownKind
 from tests.kit.dataplane.log_dirs import load_all
 from tests.kit.dataplane.replica import partition_state
@@ -50,7 +51,7 @@ def running(disk: MemoryDisk, *, boot_id: str = "boot-1") -> LogDir:
     log_dir = start(disk, boot_id=boot_id)
     entries = load_all(log_dir, now_ms=0)
     assert all(isinstance(entry, OpenedLog) for entry in entries), entries
-    log_dir.on_registered(cluster_id="cluster", broker_epoch=5)
+    log_dir.on_registered(cluster_id="cluster", broker_epoch=BrokerEpoch(5))
     return log_dir
 
 
@@ -165,7 +166,7 @@ def test_created_logs_and_persisted_epochs_survive_every_power_cut(syncs_all: bo
         survivor = running(disk.power_cut_image(Random(seed)), boot_id="boot-2")
         assert len(survivor.logs) == len(partitions)
     for log in logs:
-        log.begin_leader_epoch(7)
+        log.begin_leader_epoch(LeaderEpoch(7))
     log_dir.persist_epochs(logs)
     for seed in range(10):
         survivor = running(disk.power_cut_image(Random(seed)), boot_id="boot-2")
@@ -175,10 +176,10 @@ def test_created_logs_and_persisted_epochs_survive_every_power_cut(syncs_all: bo
 def test_an_epoch_that_a_failed_disk_does_not_take_is_no_epoch_of_a_deleted_log() -> None:
     disk, log_dir, (log, other) = with_logs(2, syncs_all=False)
     for each in (log, other):
-        each.begin_leader_epoch(7)
+        each.begin_leader_epoch(LeaderEpoch(7))
     log_dir.delete(KEYS[0])
     log_dir.persist_epochs([log, other])
-    other.begin_leader_epoch(8)
+    other.begin_leader_epoch(LeaderEpoch(8))
     disk.fail_next("fsync", OSError(errno.EIO, "bad sector"))
     with pytest.raises(LogError):
         log_dir.persist_epochs([other])

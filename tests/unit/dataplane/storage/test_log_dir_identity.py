@@ -23,10 +23,11 @@ from dataplane.storage.log_dir_identity import (
     encode_meta,
     shutdown_kind,
 )
+from springtide.contract.epochs import BrokerEpoch
 from springtide.contract.session import ShutdownKind
 from tests.kit.memory.disk import MemoryDisk
 
-META = LogDirMeta("cluster", 1, "dir-1", 5, "boot-1", ("incarnation",))
+META = LogDirMeta("cluster", 1, "dir-1", BrokerEpoch(5), "boot-1", ("incarnation",))
 CLEAN, FIRST = ShutdownKind.CLEAN, ShutdownKind.FIRST_START
 PROCESS, MACHINE = ShutdownKind.PROCESS_CRASH, ShutdownKind.MACHINE_CRASH
 
@@ -62,8 +63,8 @@ def test_an_identity_that_lacks_something_or_has_another_type_is_refused(
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
-        ({"broker_epoch": 5, "recovery_points": "a"}, CleanMarker(5, "a")),
-        ({"broker_epoch": 5}, CleanMarker(5)),
+        ({"broker_epoch": 5, "recovery_points": "a"}, CleanMarker(BrokerEpoch(5), "a")),
+        ({"broker_epoch": 5}, CleanMarker(BrokerEpoch(5))),
         ({"broker_epoch": "5", "recovery_points": "a"}, None),
         ({"broker_epoch": 5, "recovery_points": 7}, None),
         ({"recovery_points": "a"}, None),
@@ -91,10 +92,10 @@ def test_a_marker_names_an_epoch_and_if_it_is_not_old_its_recovery_points(
 def test_a_marker_suits_its_own_recovery_points_and_if_one_is_unknown_any(
     marker: str, found: str, suits: bool
 ) -> None:
-    assert CleanMarker(5, marker).suits(found) is suits
+    assert CleanMarker(BrokerEpoch(5), marker).suits(found) is suits
 
 
-NEVER = LogDirMeta("", 1, "dir-1", -1, "boot-1")
+NEVER = LogDirMeta("", 1, "dir-1", BrokerEpoch(-1), "boot-1")
 
 
 @pytest.mark.parametrize(
@@ -124,7 +125,7 @@ def test_only_a_marker_of_the_last_epoch_or_three_proofs_vouch_for_a_directory(
 ) -> None:
     kind = shutdown_kind(
         meta,
-        marker=None if epoch is None else CleanMarker(epoch),
+        marker=None if epoch is None else CleanMarker(BrokerEpoch(epoch)),
         recovery_points="",
         boot_id=boot_id,
         has_mount_mark=marks[0],
@@ -143,7 +144,7 @@ def claim(disk: MemoryDisk, boot_id: str = "boot-1") -> DirectoryClaim:
 def registered(disk: MemoryDisk) -> DirectoryClaim:
     """Of broker epoch 5."""
     claimed = claim(disk)
-    claimed.on_registered(cluster_id="cluster", broker_epoch=5)
+    claimed.on_registered(cluster_id="cluster", broker_epoch=BrokerEpoch(5))
     return claimed
 
 
@@ -194,7 +195,9 @@ def test_a_copy_is_suspected_where_all_is_as_it_was_left_but_the_files(
     write_checkpoint(disk, "/data", RECOVERY_POINTS, {("topic", 0): 3})
     disk.open(f"/data/{FRESH_MARK_FILE}").pwrite(b"x", 0)
     if marker is not None:
-        disk.open(f"/data/{MARKER_FILE}", create=True).pwrite(encode_marker(CleanMarker(marker, "title")), 0)
+        disk.open(f"/data/{MARKER_FILE}", create=True).pwrite(
+            encode_marker(CleanMarker(BrokerEpoch(marker), "title")), 0
+        )
     claimed = claim(disk if is_mounted else disk.snapshot(), boot_id)
     assert (claimed.last_shutdown, claimed.is_copy_suspected) == (MACHINE, is_suspected)
 

@@ -21,6 +21,7 @@ from dataplane.storage.rot import ScrubPlace
 from dataplane.storage.round_file import ROUNDS_FILE, read_rounds
 from dataplane.storage.segment import Hole
 from dataplane.storage.timestamp_reading import TimestampReading
+from springtide.contract.epochs import BrokerEpoch, LeaderEpoch
 from springtide.contract.session import ShutdownKind
 from springtide.wire.fetch_response import Compacted
 from tests.kit.dataplane.storage import (
@@ -52,8 +53,8 @@ RETENTION: dict[str, Any] = {
 USES: dict[str, Callable[[PartitionLog], object]] = {
     "append": lambda log: append(log, batch(20)),
     "roll": lambda log: log.roll(now_ms=0),
-    "begin_leader_epoch": lambda log: log.begin_leader_epoch(3),
-    "note_reconciled": lambda log: log.note_reconciled(3),
+    "begin_leader_epoch": lambda log: log.begin_leader_epoch(LeaderEpoch(3)),
+    "note_reconciled": lambda log: log.note_reconciled(LeaderEpoch(3)),
     "note_compacted": lambda log: log.note_compacted(Compacted(0, 0)),
     "learn_producers": lambda log: log.learn_producers(ProducerStates()),
     "read": lambda log: log.read(0, max_bytes=1, end_offset=20),
@@ -197,7 +198,7 @@ def test_a_cut_at_the_end_changes_nothing() -> None:
 def test_a_cut_in_a_gap_leaves_the_gap_and_one_in_a_batch_takes_it_whole() -> None:
     _, log = new_log()
     append(log, batch(0, records=3), batch(7, leader_epoch=2))
-    log.begin_leader_epoch(4)
+    log.begin_leader_epoch(LeaderEpoch(4))
     log.truncate_to(5)
     assert (log.log_end_offset, log.end_of_batches, log.epochs.entries) == (5, 3, ((0, 0), (2, 3)))
     assert [log.size_below(offset) for offset in (0, 3, 4, 5)] == [0, *[log.size_bytes] * 3]
@@ -209,7 +210,7 @@ def test_a_cut_in_a_gap_leaves_the_gap_and_one_in_a_batch_takes_it_whole() -> No
 def test_an_epoch_of_which_nothing_was_written_is_forgotten_by_a_cut_at_or_beyond_its_begin() -> None:
     for offset in (20, 30):
         _, log = filled()
-        log.begin_leader_epoch(4)
+        log.begin_leader_epoch(LeaderEpoch(4))
         log.truncate_to(offset)
         assert log.epochs.latest == 0
 
@@ -232,7 +233,7 @@ def test_a_cut_lowers_the_recovery_point_to_the_begin_of_the_segment_that_is_cut
 
 def test_a_cut_takes_the_rounds_that_lie_behind_it_from_their_file() -> None:
     disk, log = new_log()
-    append(log, batch(0), encode_round(A_ROUND, leader_epoch=0, base_offset=1))
+    append(log, batch(0), encode_round(A_ROUND, leader_epoch=LeaderEpoch(0), base_offset=1))
     assert [each.offset for each in log.rounds.pending] == [1]
     log.truncate_to(1)
     stored = read_rounds(disk, DIRECTORY)
@@ -331,7 +332,7 @@ def test_a_log_that_starts_over_keeps_nothing(start: int, recovery_point: int) -
             now_ms=7_000,
         )
     log.durability.flush()
-    log.seal.begin(1, end_offset=20)
+    log.seal.begin(BrokerEpoch(1), end_offset=20)
     log.roll(now_ms=7_000)
     assert log.durability._segments.has_unflushed
     log.advance_log_start(bases(log)[1])
@@ -397,7 +398,7 @@ def test_rot_that_is_found_after_a_pass_was_committed_goes_with_the_replaced_seg
 ) -> None:
     disk, log = filled()
     placed = PlacedRound(20, Round(bases(log)[3], 0, tombstone_floor=0, producers_floor=0))
-    append(log, encode_round(placed.round_, leader_epoch=0, base_offset=20))
+    append(log, encode_round(placed.round_, leader_epoch=LeaderEpoch(0), base_offset=20))
     log.advance_log_start(bases(log)[1])
     begun = log.begin_compaction(placed, now_ms=0)
     begun.write()
@@ -414,7 +415,7 @@ def test_rot_that_is_found_after_a_pass_was_committed_goes_with_the_replaced_seg
 def test_a_pass_that_begins_puts_the_one_before_in_its_place() -> None:
     _, log = filled()
     placed = PlacedRound(20, Round(bases(log)[2], 0, tombstone_floor=0, producers_floor=0))
-    append(log, encode_round(placed.round_, leader_epoch=0, base_offset=20))
+    append(log, encode_round(placed.round_, leader_epoch=LeaderEpoch(0), base_offset=20))
     first = log.begin_compaction(placed, now_ms=0)
     first.write()
     first.commit()
@@ -426,7 +427,7 @@ def test_a_pass_that_begins_puts_the_one_before_in_its_place() -> None:
 def test_a_round_behind_other_records_does_not_keep_its_segment_open() -> None:
     _, log = new_log(NO_TAIL)
     append(log, batch(0), now_ms=1_000)
-    placed = encode_round(A_ROUND, leader_epoch=0, base_offset=1)
+    placed = encode_round(A_ROUND, leader_epoch=LeaderEpoch(0), base_offset=1)
     append(log, placed, now_ms=1_000)
     log.roll_for_compaction(now_ms=1_600, max_lag_ms=600)
     assert len(log.segments) == 1

@@ -13,6 +13,7 @@ from dataplane.core.log_port import LogPort
 from dataplane.core.producer_state import ProducerStates
 from dataplane.storage.partition_log import PartitionLog
 from dataplane.storage.recovery import open_partition_log
+from springtide.contract.epochs import LeaderEpoch
 from springtide.contract.session import ShutdownKind
 from springtide.wire.record_batch import BatchHeader
 from tests.kit.dataplane.storage import (
@@ -110,7 +111,7 @@ class LogMachine(RuleBasedStateMachine):
     @rule()
     def begin_epoch(self) -> None:
         self.leader_epoch += 1
-        self.log.begin_leader_epoch(self.leader_epoch)
+        self.log.begin_leader_epoch(LeaderEpoch(self.leader_epoch))
 
     @rule(back=st.integers(0, 12))
     def truncate(self, back: int) -> None:

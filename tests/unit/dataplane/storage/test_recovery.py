@@ -12,6 +12,7 @@ from dataplane.core.producer_state import Duplicate
 from dataplane.storage.health import CorruptLog
 from dataplane.storage.recovery import DamagedLog, OpenedLog
 from dataplane.storage.scan import ScanStop
+from springtide.contract.epochs import LeaderEpoch
 from springtide.contract.session import ShutdownKind
 from springtide.wire.errors import ErrorCode
 from springtide.wire.record_batch import HEADER_BYTES, decode_header
@@ -234,7 +235,7 @@ def test_the_epoch_of_a_leader_that_wrote_nothing_survives_a_crash() -> None:
     """S9 (elections without writes): without it the truncation point of the next election is wrong."""
     disk, log = new_log()
     append(log, batch(0, leader_epoch=1))
-    log.begin_leader_epoch(4)
+    log.begin_leader_epoch(LeaderEpoch(4))
     log.durability.persist_epochs()
     disk.crash_process()
     assert opened(open_log(disk, last_shutdown=ShutdownKind.PROCESS_CRASH)).epochs.entries == (
@@ -246,7 +247,7 @@ def test_the_epoch_of_a_leader_that_wrote_nothing_survives_a_crash() -> None:
 def test_an_epoch_is_stored_with_its_first_batch_also_if_nothing_asked_for_it_before() -> None:
     disk, log = new_log()
     append(log, batch(0, leader_epoch=1))
-    log.begin_leader_epoch(4)
+    log.begin_leader_epoch(LeaderEpoch(4))
     operations: list[tuple[str, str]] = []
     disk.on_operation = lambda kind, path, _: operations.append((kind, path))
     append(log, batch(1, leader_epoch=4))
@@ -263,7 +264,7 @@ def test_an_epoch_that_begins_costs_no_write_until_it_is_persisted() -> None:
     disk, log = new_log()
     operations: list[tuple[str, str]] = []
     disk.on_operation = lambda kind, path, _: operations.append((kind, path))
-    log.begin_leader_epoch(4)
+    log.begin_leader_epoch(LeaderEpoch(4))
     assert not operations
     log.durability.flush()
     disk.crash_machine(Random(1))
@@ -276,7 +277,7 @@ def test_a_persisted_epoch_survives_a_power_cut() -> None:
         disk, log = new_log()
         append(log, batch(0, leader_epoch=1))
         log.durability.flush()
-        log.begin_leader_epoch(4)
+        log.begin_leader_epoch(LeaderEpoch(4))
         log.durability.persist_epochs()
         disk.crash_machine(Random(seed))
         entry = open_log(disk, last_shutdown=ShutdownKind.MACHINE_CRASH, recovery_point=1)
@@ -286,12 +287,12 @@ def test_a_persisted_epoch_survives_a_power_cut() -> None:
 def test_that_a_mark_had_its_effect_survives_a_killed_process_and_if_persisted_a_power_cut() -> None:
     disk, log = new_log()
     append(log, batch(0, leader_epoch=1))
-    log.note_reconciled(5)
+    log.note_reconciled(LeaderEpoch(5))
     disk.crash_process()
     log = opened(open_log(disk, last_shutdown=ShutdownKind.PROCESS_CRASH))
     assert (log.epochs.reconciled, log.epochs.entries) == (5, ((1, 0),))
     log.restart_at(7)
-    log.note_reconciled(6)
+    log.note_reconciled(LeaderEpoch(6))
     log.durability.persist_epochs()
     disk.crash_machine(Random(1))
     log = opened(open_log(disk, last_shutdown=ShutdownKind.MACHINE_CRASH, recovery_point=7))
@@ -302,7 +303,7 @@ def test_a_persisted_epoch_survives_a_power_cut_during_the_recovery_from_another
     """A leader of epoch 4 wrote nothing: no batch could bring its epoch back."""
     disk, log = new_log()
     append(log, batch(0, leader_epoch=1))
-    log.begin_leader_epoch(4)
+    log.begin_leader_epoch(LeaderEpoch(4))
     log.durability.flush()
     log.durability.persist_epochs()
     disk.crash_machine(Random(1))
@@ -329,7 +330,7 @@ def test_an_epoch_left_over_from_a_truncation_does_not_outlive_the_batches() -> 
     disk, log = new_log()
     for i in range(4):
         append(log, batch(i, leader_epoch=1))
-    log.begin_leader_epoch(6)
+    log.begin_leader_epoch(LeaderEpoch(6))
     stale = bytes(disk.content(f"{DIRECTORY}/leader-epochs"))
     log.truncate_to(4)
     append(log, batch(4, leader_epoch=5))
@@ -409,7 +410,7 @@ def test_the_first_failed_write_or_sync_ends_the_directory_for_good(operation: s
         log.durability.flush,
         lambda: log.read(log.log_start_offset, max_bytes=1, end_offset=1),
         lambda: log.truncate_to(0),
-        lambda: log.begin_leader_epoch(99),
+        lambda: log.begin_leader_epoch(LeaderEpoch(99)),
         log.close_cleanly,
     ):
         with pytest.raises(LogError):

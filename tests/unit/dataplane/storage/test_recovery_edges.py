@@ -17,6 +17,7 @@ from dataplane.storage.partition_log import PartitionLog
 from dataplane.storage.recovery import DamagedLog, OpenedLog
 from dataplane.storage.round_file import ROUNDS_FILE
 from dataplane.storage.scan import ScanStop
+from springtide.contract.epochs import LeaderEpoch
 from springtide.contract.session import ShutdownKind
 from springtide.wire.fetch_response import Compacted
 from springtide.wire.records import NewRecord, encode_batch
@@ -219,7 +220,7 @@ def test_an_epoch_without_batches_counts_where_it_begins_at_the_logs_end(
     encoded = [batch(offset, leader_epoch=1) for offset in range(4)]
     for each in encoded:
         append(log, each)
-    log.begin_leader_epoch(6)
+    log.begin_leader_epoch(LeaderEpoch(6))
     log.durability.persist_epochs()
     content = disk.content(name(0))
     del content[len(content) - lost * len(encoded[-1]) :]
@@ -273,7 +274,7 @@ def with_a_round(
         )
         for offset in range(30)
     ]
-    batches += [encode_round(round_, leader_epoch=0, base_offset=30), batch(31)]
+    batches += [encode_round(round_, leader_epoch=LeaderEpoch(0), base_offset=30), batch(31)]
     for offset, each in enumerate(batches):
         if offset == 30:
             log.roll(now_ms=1000)
@@ -437,7 +438,7 @@ def test_each_round_that_was_not_applied_as_a_whole_is_known_once(kind: Shutdown
     disk, log, _ = with_a_round(is_applied=True, keys_max=2)
     log.roll(now_ms=1000)
     later = Round(32, 0, tombstone_floor=0, producers_floor=0)
-    append(log, encode_round(later, leader_epoch=0, base_offset=32))
+    append(log, encode_round(later, leader_epoch=LeaderEpoch(0), base_offset=32))
     log.durability.flush()
     begun, reaches = log.rounds.pending, log.rounds.reaches
     assert [placed.offset for placed in begun] == [30, 32]

@@ -20,6 +20,7 @@ from dataplane.storage.reads import (
     read_segments,
 )
 from dataplane.storage.scan import ScanStop, SegmentScan
+from springtide.contract.epochs import LeaderEpoch
 from springtide.wire.record_batch import BATCH_LENGTH_MIN, HEADER_BYTES, CorruptBatch, decode_header
 from springtide.wire.records import NewRecord, encode_batch, seal_batch
 from tests.kit.dataplane.storage import NO_TAIL, append, batch, content, new_log
@@ -210,11 +211,17 @@ def test_a_batch_of_nonsense_under_a_valid_crc_is_found_by_its_header(
     monkeypatch.setattr(reads, "iter_records", fails)
     for start, offset in ((0, 0), (1, 1)):
         hit = find_timestamp(log.segments, 15, log_start_offset=start, end_offset=4)
-        assert hit == TimestampHit(offset, 30, 0)
+        assert hit == TimestampHit(offset, 30, LeaderEpoch(0))
         assert find_max_timestamp(log.segments, log_start_offset=start, end_offset=4) == hit
-    assert find_timestamp(log.segments, 15, log_start_offset=2, end_offset=4) == TimestampHit(2, 25, 0)
+    assert find_timestamp(log.segments, 15, log_start_offset=2, end_offset=4) == TimestampHit(
+        2, 25, LeaderEpoch(0)
+    )
     assert find_timestamp(log.segments, 15, log_start_offset=2, end_offset=2) is None
     assert find_timestamp(log.segments, 28, log_start_offset=2, end_offset=4) is None
-    assert find_max_timestamp(log.segments, log_start_offset=2, end_offset=4) == TimestampHit(2, 25, 0)
+    assert find_max_timestamp(log.segments, log_start_offset=2, end_offset=4) == TimestampHit(
+        2, 25, LeaderEpoch(0)
+    )
     log = logged(at(5, base=0), at(20, base=1))
-    assert find_timestamp(log.segments, 15, log_start_offset=0, end_offset=2) == TimestampHit(1, 20, 0)
+    assert find_timestamp(log.segments, 15, log_start_offset=0, end_offset=2) == TimestampHit(
+        1, 20, LeaderEpoch(0)
+    )

@@ -11,6 +11,7 @@ from dataplane.core.leader_epochs import EpochStart, LeaderEpochs
 from dataplane.storage.partition_log import PartitionLog
 from dataplane.storage.recovery import OpenedLog
 from dataplane.storage.seal import SEAL_FILE, Seal
+from springtide.contract.epochs import BrokerEpoch, LeaderEpoch
 from springtide.contract.session import ShutdownKind
 from tests.kit.dataplane.storage import DIRECTORY, append, batch, open_log
 from tests.kit.memory.disk import MemoryDisk
@@ -29,7 +30,7 @@ def sealed(disk: MemoryDisk, *, records: int = 3) -> PartitionLog:
     log = opened(disk, ShutdownKind.FIRST_START)
     for offset in range(records):
         append(log, batch(offset))
-    log.seal.begin(CHAIN_EPOCH, end_offset=log.log_end_offset)
+    log.seal.begin(BrokerEpoch(CHAIN_EPOCH), end_offset=log.log_end_offset)
     log.seal.store()
     return log
 
@@ -38,7 +39,7 @@ def test_a_log_is_vouched_for_up_to_its_end_until_it_is_sealed() -> None:
     log = opened(MemoryDisk(), ShutdownKind.FIRST_START)
     append(log, batch(0))
     assert (log.vouched_end_offset, log.seal_chain_epoch) == (1, -1)
-    log.seal.begin(CHAIN_EPOCH, end_offset=log.log_end_offset)
+    log.seal.begin(BrokerEpoch(CHAIN_EPOCH), end_offset=log.log_end_offset)
     assert (log.vouched_end_offset, log.seal_chain_epoch) == (1, -1)  # not durable yet: it proves nothing
     append(log, batch(1))
     assert log.vouched_end_offset == 1
@@ -66,13 +67,13 @@ def test_a_log_that_was_cut_and_grew_again_before_its_seal_was_stored_stays_unse
     disk = MemoryDisk()
     log = opened(disk, ShutdownKind.FIRST_START)
     append(log, batch(0), batch(1), batch(2))
-    log.seal.begin(CHAIN_EPOCH, end_offset=log.log_end_offset)
+    log.seal.begin(BrokerEpoch(CHAIN_EPOCH), end_offset=log.log_end_offset)
     log.truncate_to(1)
     append(log, batch(1, leader_epoch=1), batch(2, leader_epoch=1), batch(3, leader_epoch=1))
     log.seal.store()
     assert not disk.exists(SEAL_PATH), "it would promise records that are gone"
     assert (log.seal.current, log.vouched_end_offset, log.seal_chain_epoch) == (None, 4, -1)
-    log.seal.begin(CHAIN_EPOCH, end_offset=log.log_end_offset)
+    log.seal.begin(BrokerEpoch(CHAIN_EPOCH), end_offset=log.log_end_offset)
     log.seal.store()
     assert (log.vouched_end_offset, log.seal_chain_epoch) == (4, CHAIN_EPOCH)
 
@@ -133,7 +134,7 @@ def test_a_log_that_was_cut_while_its_seal_was_stored_gets_none() -> None:
     disk = MemoryDisk()
     log = opened(disk, ShutdownKind.FIRST_START)
     append(log, batch(0), batch(1))
-    log.seal.begin(CHAIN_EPOCH, end_offset=log.log_end_offset)
+    log.seal.begin(BrokerEpoch(CHAIN_EPOCH), end_offset=log.log_end_offset)
     log.truncate_to(1)
     log.seal.store()
     assert (log.seal_chain_epoch, disk.exists(SEAL_PATH)) == (-1, False)
@@ -164,7 +165,7 @@ def test_a_seal_that_can_not_be_read_is_none() -> None:
 def test_a_seal_is_kept_by_a_log_that_reaches_it_in_its_epoch(
     leader_epoch: int, end_offset: int, is_kept: bool
 ) -> None:
-    seal = Seal(chain_epoch=1, leader_epoch=leader_epoch, end_offset=end_offset)
+    seal = Seal(chain_epoch=BrokerEpoch(1), leader_epoch=LeaderEpoch(leader_epoch), end_offset=end_offset)
     epochs = LeaderEpochs([EpochStart(2, 0), EpochStart(5, 10)])
     assert seal.is_kept_by(epochs, log_end_offset=20) is is_kept
 

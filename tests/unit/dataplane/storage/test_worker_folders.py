@@ -8,6 +8,7 @@ from dataplane.storage.disk import Disk
 from dataplane.storage.log_dir import LogDir, open_log_dir
 from dataplane.storage.log_settings import PartitionId
 from dataplane.storage.worker_folders import workers_with_data
+from springtide.contract.epochs import BrokerEpoch
 from springtide.contract.session import ShutdownKind
 from tests.kit.dataplane.log_dirs import load_all
 from tests.kit.dataplane.storage import SMALL
@@ -22,7 +23,7 @@ def running(disk: Disk, path: str, broker_id: int) -> LogDir:
         disk, path, broker_id=broker_id, new_dir_id=f"dir-{broker_id}", boot_id="boot", options=SMALL
     )
     load_all(log_dir, now_ms=0)
-    log_dir.on_registered(cluster_id="cluster", broker_epoch=5)
+    log_dir.on_registered(cluster_id="cluster", broker_epoch=BrokerEpoch(5))
     return log_dir
 
 

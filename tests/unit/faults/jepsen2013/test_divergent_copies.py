@@ -8,6 +8,7 @@ from random import Random
 from dataplane.storage.divergent import DivergentCopy, copy_divergent
 from dataplane.storage.health import DirectoryHealth
 from dataplane.storage.recovery import OpenedLog
+from springtide.contract.epochs import LeaderEpoch
 from springtide.wire.records import NewRecord, encode_batch
 from tests.checker.check import check
 from tests.checker.history import History
@@ -40,7 +41,7 @@ def test_copies_are_read_from_every_brokers_disk_and_only_the_topics() -> None:
         opened.log,
         first_offset=1,
         high_watermark=3,
-        leader_epoch=2,
+        leader_epoch=LeaderEpoch(2),
         reason="test",
         now_ms=0,
         health=DirectoryHealth("/data"),

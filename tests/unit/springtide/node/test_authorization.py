@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from springtide.contract.epochs import BrokerEpoch
 from springtide.contract.updates import BrokerEndpoint, UpdateBatch
 from springtide.node.authorization import DENIALS_LOGGED_MAX, DENIALS_LOGGED_MS, Authorizer, ClientRights
 from springtide.node.cluster_view import ClusterView
@@ -32,8 +33,14 @@ class Process:
         )
         self.view.apply(
             UpdateBatch(
-                brokers=(BrokerEndpoint(broker_id=1, broker_epoch=1, host="Store1.example.com", port=9),),
-                coordinators=(BrokerEndpoint(broker_id=9, broker_epoch=1, host="10.0.0.9", port=9),),
+                brokers=(
+                    BrokerEndpoint(
+                        broker_id=1, broker_epoch=BrokerEpoch(1), host="Store1.example.com", port=9
+                    ),
+                ),
+                coordinators=(
+                    BrokerEndpoint(broker_id=9, broker_epoch=BrokerEpoch(1), host="10.0.0.9", port=9),
+                ),
             ),
             now_ms=0,
         )

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from springtide.contract.epochs import ControllerEpoch
 from springtide.contract.errors import ControllerError
 from springtide.contract.session import BrokerStatus, HeartbeatResponse
 from springtide.node.lease import Lease
@@ -31,7 +32,7 @@ def acked(lease: Lease, sent_ms: int, now_ms: int | None = None, **fields: Any) 
 def lease() -> Lease:
     """Held from 1000 on for 100 ms; everything up to (1, 7) is applied."""
     lease = Lease()
-    lease.on_applied(controller_epoch=1, sequence=7)
+    lease.on_applied(controller_epoch=ControllerEpoch(1), sequence=7)
     acked(lease, 1_000)
     return lease
 
@@ -53,9 +54,9 @@ def test_it_is_not_held_before_the_broker_has_applied_what_the_first_answer_name
     acked(lease, 1_000)
     assert not lease.is_held(1_000)
     assert lease.is_revoked
-    lease.on_applied(controller_epoch=1, sequence=6)
+    lease.on_applied(controller_epoch=ControllerEpoch(1), sequence=6)
     assert not lease.is_held(1_000)
-    lease.on_applied(controller_epoch=1, sequence=7)
+    lease.on_applied(controller_epoch=ControllerEpoch(1), sequence=7)
     assert lease.is_held(1_000)
     assert not lease.is_revoked
 
@@ -67,7 +68,7 @@ def test_after_a_lapse_it_resumes_only_with_the_current_state_even_if_nobody_ask
     assert not lease.is_held(1_200)
     assert not lease.is_revoked
     acked(lease, 1_210, sequence=12)  # the head as of the first answer is enough
-    lease.on_applied(controller_epoch=1, sequence=9)
+    lease.on_applied(controller_epoch=ControllerEpoch(1), sequence=9)
     assert lease.is_held(1_309)
 
 
@@ -79,15 +80,15 @@ def test_an_answer_that_took_longer_than_the_lease_gives_nothing(lease: Lease) -
 def test_a_new_controller_after_a_lapse_is_asked_for_its_own_position(lease: Lease) -> None:
     acked(lease, 1_200, sequence=9)
     acked(lease, 1_220, controller_epoch=2, sequence=3)
-    lease.on_applied(controller_epoch=1, sequence=9)
+    lease.on_applied(controller_epoch=ControllerEpoch(1), sequence=9)
     assert not lease.is_held(1_220)
-    lease.on_applied(controller_epoch=2, sequence=3)
+    lease.on_applied(controller_epoch=ControllerEpoch(2), sequence=3)
     assert lease.is_held(1_220)
 
 
 def test_s16_a_zombie_controller_renews_nothing(lease: Lease) -> None:
-    assert lease.on_controller_epoch(2)
-    assert not lease.on_controller_epoch(1)
+    assert lease.on_controller_epoch(ControllerEpoch(2))
+    assert not lease.on_controller_epoch(ControllerEpoch(1))
     acked(lease, 1_090)
     assert not lease.is_held(1_100)
 
@@ -99,11 +100,11 @@ def test_a_fenced_broker_is_silent_at_once_and_until_it_is_active_again(
     acked(lease, 1_010, status=status)
     assert not lease.is_held(1_010)
     assert lease.is_revoked
-    lease.on_applied(controller_epoch=1, sequence=8)
+    lease.on_applied(controller_epoch=ControllerEpoch(1), sequence=8)
     assert not lease.is_held(1_010)
     acked(lease, 1_020, sequence=9)
     assert not lease.is_held(1_020)
-    lease.on_applied(controller_epoch=1, sequence=9)
+    lease.on_applied(controller_epoch=ControllerEpoch(1), sequence=9)
     assert lease.is_held(1_020)
 
 
@@ -127,5 +128,5 @@ def test_it_is_current_while_all_is_applied_that_the_last_answer_named(lease: Le
     acked(lease, 1_050, sequence=9)
     assert lease.is_held(1_050)
     assert not lease.is_current(1_050)
-    lease.on_applied(controller_epoch=1, sequence=9)
+    lease.on_applied(controller_epoch=ControllerEpoch(1), sequence=9)
     assert lease.is_current(1_149)

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from springtide.contract.epochs import LeaderEpoch, PartitionEpoch
+from springtide.contract.epochs import BrokerEpoch, LeaderEpoch, PartitionEpoch
 from springtide.contract.partition_state import PartitionState, Shard, TopicState, WriterId
 from springtide.contract.security import (
     ALLOW_EVERYONE,
@@ -29,7 +29,9 @@ ALICE = UserSecrets(user="alice", scram=(SHA_256,))
 
 
 def endpoint(broker_id: int, broker_epoch: int = 1, *, active: bool = True) -> BrokerEndpoint:
-    return BrokerEndpoint(broker_id=broker_id, broker_epoch=broker_epoch, host="h", port=1, active=active)
+    return BrokerEndpoint(
+        broker_id=broker_id, broker_epoch=BrokerEpoch(broker_epoch), host="h", port=1, active=active
+    )
 
 
 def topic(topic_id: str = ID, name: str = "orders", **fields: Any) -> TopicState:

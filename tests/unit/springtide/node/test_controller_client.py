@@ -17,6 +17,7 @@ from springtide.contract.administration import (
     DeleteTopicsCall,
     TopicToDelete,
 )
+from springtide.contract.epochs import BrokerEpoch, ControllerEpoch
 from springtide.contract.errors import ControllerError
 from springtide.contract.partition_state import WriterId
 from springtide.contract.session import Witness
@@ -31,7 +32,7 @@ from springtide.node.clock import MachineClock
 from springtide.node.controller_client import AnswerLost, ControllerClient, ControllerUnavailable, Seen
 
 ONE, TWO, THREE = "http://one:1", "http://two:2", "http://three:3"
-REQUEST = ProducerIdsRequest(broker_id=1, broker_epoch=1)
+REQUEST = ProducerIdsRequest(broker_id=1, broker_epoch=BrokerEpoch(1))
 
 Answers = dict[str, Callable[[], httpx.Response]]
 
@@ -62,7 +63,7 @@ def ask(
             cluster="prod",
             broker_id=1,
             clock=MachineClock(),
-            seen=Seen(seen),
+            seen=Seen(ControllerEpoch(seen)),
             transport=httpx.MockTransport(handle),
         )
         outcome: object = None
@@ -86,7 +87,7 @@ def test_the_next_is_asked_when_one_refuses_and_kept_while_it_answers() -> None:
 
 def test_a_coordinator_asks_under_its_own_path_for_the_name_of_a_writer() -> None:
     asked: list[str] = []
-    named = NameWriterResponse(controller_epoch=4, writer=WriterId(9))
+    named = NameWriterResponse(controller_epoch=ControllerEpoch(4), writer=WriterId(9))
 
     def handle(request: httpx.Request) -> httpx.Response:
         asked.append(request.url.path)
@@ -101,7 +102,7 @@ def test_a_coordinator_asks_under_its_own_path_for_the_name_of_a_writer() -> Non
             role="coordinators",
             transport=httpx.MockTransport(handle),
         )
-        request = NameWriterRequest(broker_id=1001, broker_epoch=2, topic_id="t", partition=7)
+        request = NameWriterRequest(broker_id=1001, broker_epoch=BrokerEpoch(2), topic_id="t", partition=7)
         try:
             return await client.name_writer(request)
         finally:
@@ -131,7 +132,7 @@ def test_every_request_carries_the_brokers_token_if_it_has_one() -> None:
             )
             await client.allocate_producer_ids(REQUEST)
             with contextlib.suppress(ControllerUnavailable):
-                await client.poll(PollRequest(broker_id=1, broker_epoch=1, wait_ms_max=10))
+                await client.poll(PollRequest(broker_id=1, broker_epoch=BrokerEpoch(1), wait_ms_max=10))
             await client.aclose()
 
         trio.run(run)
@@ -159,7 +160,7 @@ def test_a_redirect_is_a_hint() -> None:
 def test_a_controller_that_was_replaced_is_not_believed() -> None:
     answers = {ONE: ok(controller_epoch=3, count=1), TWO: ok(controller_epoch=4, count=2)}
     outcome, asked, seen = ask(answers, (ONE, TWO), seen=4)
-    assert outcome == ProducerIdsResponse(controller_epoch=4, count=2)
+    assert outcome == ProducerIdsResponse(controller_epoch=ControllerEpoch(4), count=2)
     assert asked == [ONE, TWO]
     assert seen == 4
 
@@ -204,11 +205,11 @@ def administer(answers: Answers, *, seen: int = -1) -> tuple[object, list[str]]:
             cluster="prod",
             broker_id=1,
             clock=MachineClock(),
-            seen=Seen(seen),
+            seen=Seen(ControllerEpoch(seen)),
             transport=httpx.MockTransport(handle),
         )
         call = DeleteTopicsCall(topics=(TopicToDelete(name="orders"),))
-        request = AdminRequest(broker_id=1, broker_epoch=1, client_host="10.0.0.1", call=call)
+        request = AdminRequest(broker_id=1, broker_epoch=BrokerEpoch(1), client_host="10.0.0.1", call=call)
         try:
             return await client.administer(request, 1_000)
         except ControllerUnavailable as error:
@@ -219,7 +220,7 @@ def administer(answers: Answers, *, seen: int = -1) -> tuple[object, list[str]]:
     return trio.run(run), asked
 
 
-DELETED = AdminResponse(controller_epoch=3, outcomes=(AdminOutcome(),))
+DELETED = AdminResponse(controller_epoch=ControllerEpoch(3), outcomes=(AdminOutcome(),))
 
 
 def told(answer: AdminResponse) -> Callable[[], httpx.Response]:
@@ -273,12 +274,14 @@ def test_one_controller_epoch_of_two_lineages_is_believed_in_the_first() -> None
         with pytest.raises(ControllerUnavailable):
             await client.allocate_producer_ids(REQUEST)
         await client.aclose()
-        assert told == [Seen(7, "first"), Seen(7, "first", 40)]
+        assert told == [Seen(ControllerEpoch(7), "first"), Seen(ControllerEpoch(7), "first", 40)]
         return client.witness("C"), client.seen
 
     witness, seen = trio.run(run)
-    assert seen == Seen(7, "first", 40)
-    assert witness == Witness(cluster_id="C", controller_epoch=7, lineage="first", records=40)
+    assert seen == Seen(ControllerEpoch(7), "first", 40)
+    assert witness == Witness(
+        cluster_id="C", controller_epoch=ControllerEpoch(7), lineage="first", records=40
+    )
 
 
 @pytest.mark.parametrize("epoch", [3, 9])
@@ -287,4 +290,4 @@ def test_a_controller_that_knows_less_is_heard_when_it_says_so_itself(epoch: int
     successor finds out, too."""
     error = ControllerError.METADATA_WENT_BACK
     outcome, _, seen = ask({ONE: ok(error=error, controller_epoch=epoch)}, (ONE,), seen=7)
-    assert (outcome, seen) == (ProducerIdsResponse(error=error, controller_epoch=epoch), 7)
+    assert (outcome, seen) == (ProducerIdsResponse(error=error, controller_epoch=ControllerEpoch(epoch)), 7)

@@ -12,7 +12,7 @@ import pytest
 import trio
 import trio.testing
 
-from springtide.contract.epochs import LeaderEpoch, PartitionEpoch
+from springtide.contract.epochs import BrokerEpoch, ControllerEpoch, LeaderEpoch, PartitionEpoch
 from springtide.contract.errors import ControllerError
 from springtide.contract.holdings import Holdings, SetAsideLog
 from springtide.contract.lag_report import (
@@ -58,7 +58,7 @@ PROPOSAL = IsrProposal(
     leader_epoch=LeaderEpoch(1),
     partition_epoch=PartitionEpoch(1),
     proposal_id=7,
-    isr=(IsrMember(broker_id=1, broker_epoch=5),),
+    isr=(IsrMember(broker_id=1, broker_epoch=BrokerEpoch(5)),),
 )
 FAILURE = ApplyFailure(
     topic_id="t", partition=0, partition_epoch=PartitionEpoch(1), code=ProblemCode.STORAGE_ERROR
@@ -165,18 +165,25 @@ class Controller(httpx.AsyncBaseTransport):
             case "register":
                 return RegisterResponse(
                     cluster_id="c",
-                    controller_epoch=3,
-                    broker_epoch=self.broker_epoch,
+                    controller_epoch=ControllerEpoch(3),
+                    broker_epoch=BrokerEpoch(self.broker_epoch),
                     status=BrokerStatus.FENCED,
                 )
             case "heartbeat":
-                return HeartbeatResponse(controller_epoch=3, status=BrokerStatus.ACTIVE, sequence=1)
+                return HeartbeatResponse(
+                    controller_epoch=ControllerEpoch(3), status=BrokerStatus.ACTIVE, sequence=1
+                )
             case "poll":
                 if len(self.seen("poll")) == 1:
-                    return UpdateBatch(controller_epoch=3, broker_epoch=5, full=True, sequence=1)
+                    return UpdateBatch(
+                        controller_epoch=ControllerEpoch(3),
+                        broker_epoch=BrokerEpoch(5),
+                        full=True,
+                        sequence=1,
+                    )
                 return trio.sleep_forever
             case _:
-                return LagReportResponse(controller_epoch=3)
+                return LagReportResponse(controller_epoch=ControllerEpoch(3))
 
 
 class Bench:
@@ -200,7 +207,7 @@ class Bench:
                 port=1,
                 log_dir_ids=("d",),
                 last_shutdown=ShutdownKind.CLEAN,
-                previous_broker_epoch=2,
+                previous_broker_epoch=BrokerEpoch(2),
                 unanswered_incarnation_ids=("before",),
             ),
             cluster_id=None,
@@ -272,7 +279,9 @@ def test_heartbeats_share_beats_and_are_never_later_than_their_interval() -> Non
     def test(bench: Bench) -> None:
         async def late() -> HeartbeatResponse:
             await trio.sleep(0.62)
-            return HeartbeatResponse(controller_epoch=3, status=BrokerStatus.ACTIVE, sequence=1)
+            return HeartbeatResponse(
+                controller_epoch=ControllerEpoch(3), status=BrokerStatus.ACTIVE, sequence=1
+            )
 
         bench.controller.then("heartbeat", late)
 
@@ -313,14 +322,16 @@ def test_a_session_is_stopped_while_it_registers_or_before_it_has_begun() -> Non
 @pytest.mark.parametrize("error", [ControllerError.STALE_BROKER_EPOCH, ControllerError.BROKER_NOT_REGISTERED])
 def test_a_disowned_incarnation_registers_again_and_starts_over(verb: str, error: ControllerError) -> None:
     answer: Any = {
-        "heartbeat": HeartbeatResponse(error=error, controller_epoch=3),
-        "poll": UpdateBatch(error=error, controller_epoch=3),
-        "report": LagReportResponse(error=error, controller_epoch=3),
+        "heartbeat": HeartbeatResponse(error=error, controller_epoch=ControllerEpoch(3)),
+        "poll": UpdateBatch(error=error, controller_epoch=ControllerEpoch(3)),
+        "report": LagReportResponse(error=error, controller_epoch=ControllerEpoch(3)),
     }[verb]
 
     def prepare(bench: Bench) -> None:
         bench.reports.problems = (PROBLEM,)
-        full = UpdateBatch(controller_epoch=3, broker_epoch=5, full=True, sequence=1)
+        full = UpdateBatch(
+            controller_epoch=ControllerEpoch(3), broker_epoch=BrokerEpoch(5), full=True, sequence=1
+        )
         bench.controller.then("poll", full if verb != "poll" else answer)
         if verb != "poll":
             bench.controller.then(verb, answer)
@@ -341,7 +352,9 @@ def test_a_disowned_incarnation_registers_again_and_starts_over(verb: str, error
 def test_a_broker_that_knows_that_its_host_went_back_vouches_for_none_when_it_registers_again() -> None:
     def prepare(bench: Bench) -> None:
         bench.disowned = 1
-        gone = HeartbeatResponse(error=ControllerError.BROKER_NOT_REGISTERED, controller_epoch=3)
+        gone = HeartbeatResponse(
+            error=ControllerError.BROKER_NOT_REGISTERED, controller_epoch=ControllerEpoch(3)
+        )
         bench.controller.then("heartbeat", gone)
 
     first, second = during(900, prepare).controller.seen("register")
@@ -354,7 +367,8 @@ def test_heartbeats_tell_of_clocks_that_disagree_until_they_agree_again() -> Non
         for ahead_ms in (0, -90_000_000, 0):
             wall_ms = VirtualClock().wall_ms() + ahead_ms
             bench.controller.then(
-                "heartbeat", HeartbeatResponse(controller_epoch=3, sequence=1, wall_ms=wall_ms)
+                "heartbeat",
+                HeartbeatResponse(controller_epoch=ControllerEpoch(3), sequence=1, wall_ms=wall_ms),
             )
 
     beats = during(2_000, prepare).controller.seen("heartbeat")
@@ -368,8 +382,12 @@ def test_s16_what_a_replaced_controller_says_is_not_applied() -> None:
     def prepare(bench: Bench) -> None:
         bench.controller.then(
             "poll",
-            UpdateBatch(controller_epoch=3, broker_epoch=5, full=True, sequence=1),
-            UpdateBatch(controller_epoch=2, broker_epoch=5, full=True, sequence=9),
+            UpdateBatch(
+                controller_epoch=ControllerEpoch(3), broker_epoch=BrokerEpoch(5), full=True, sequence=1
+            ),
+            UpdateBatch(
+                controller_epoch=ControllerEpoch(2), broker_epoch=BrokerEpoch(5), full=True, sequence=9
+            ),
             trio.sleep_forever,
         )
 
@@ -382,8 +400,12 @@ def test_i8_a_batch_for_an_earlier_incarnation_is_not_applied() -> None:
     def prepare(bench: Bench) -> None:
         bench.controller.then(
             "poll",
-            UpdateBatch(controller_epoch=3, broker_epoch=4, full=True, sequence=9),
-            UpdateBatch(controller_epoch=3, broker_epoch=5, full=True, sequence=1),
+            UpdateBatch(
+                controller_epoch=ControllerEpoch(3), broker_epoch=BrokerEpoch(4), full=True, sequence=9
+            ),
+            UpdateBatch(
+                controller_epoch=ControllerEpoch(3), broker_epoch=BrokerEpoch(5), full=True, sequence=1
+            ),
             trio.sleep_forever,
         )
 
@@ -449,7 +471,9 @@ def test_s56_logs_are_told_again_when_a_replaced_controller_took_the_report() ->
 
     def prepare(bench: Bench) -> None:
         bench.reports.created = created
-        bench.controller.then("report", LagReportResponse(controller_epoch=2))  # FULL state came from epoch 3
+        bench.controller.then(
+            "report", LagReportResponse(controller_epoch=ControllerEpoch(2))
+        )  # FULL state came from epoch 3
 
     bench = during(1_800, prepare)
     assert [report.created for report in bench.controller.seen("report")] == [created, created]
@@ -462,7 +486,7 @@ def test_a_lease_counts_from_the_moment_before_the_heartbeat_was_sent() -> None:
     async def late() -> HeartbeatResponse:
         sent_ms.append(VirtualClock().mono_ms())
         await trio.sleep(1.5)
-        return HeartbeatResponse(controller_epoch=3, status=BrokerStatus.ACTIVE, sequence=1)
+        return HeartbeatResponse(controller_epoch=ControllerEpoch(3), status=BrokerStatus.ACTIVE, sequence=1)
 
     def prepare(bench: Bench) -> None:
         bench.controller.then("heartbeat", late, trio.sleep_forever)
@@ -554,8 +578,10 @@ def test_what_could_not_be_applied_is_told_with_the_next_poll_once() -> None:
         bench.failures = [FAILURE]
         bench.controller.then(
             "poll",
-            UpdateBatch(controller_epoch=3, broker_epoch=5, full=True, sequence=1),
-            UpdateBatch(controller_epoch=3, broker_epoch=5, sequence=1),
+            UpdateBatch(
+                controller_epoch=ControllerEpoch(3), broker_epoch=BrokerEpoch(5), full=True, sequence=1
+            ),
+            UpdateBatch(controller_epoch=ControllerEpoch(3), broker_epoch=BrokerEpoch(5), sequence=1),
             trio.sleep_forever,
         )
 
@@ -567,7 +593,9 @@ def test_while_its_predecessor_lives_it_waits_and_refuses_connections() -> None:
     def prepare(bench: Bench) -> None:
         bench.controller.then(
             "register",
-            RegisterResponse(error=ControllerError.DUPLICATE_BROKER_REGISTRATION, controller_epoch=3),
+            RegisterResponse(
+                error=ControllerError.DUPLICATE_BROKER_REGISTRATION, controller_epoch=ControllerEpoch(3)
+            ),
         )
 
     bench = during(100, prepare)
@@ -582,7 +610,9 @@ def test_a_directory_of_another_cluster_ends_the_process_with_a_reason() -> None
         bench.controller.then(
             "register",
             RegisterResponse(
-                error=ControllerError.INCONSISTENT_CLUSTER_ID, controller_epoch=3, detail="it is staging's"
+                error=ControllerError.INCONSISTENT_CLUSTER_ID,
+                controller_epoch=ControllerEpoch(3),
+                detail="it is staging's",
             ),
         )
 
@@ -607,7 +637,7 @@ def test_s53_a_process_that_was_put_back_vouches_for_nothing_and_ends(heard: dic
 
     def prepare(bench: Bench) -> None:
         benches.append(bench)
-        bench.controller.then("heartbeat", HeartbeatResponse(controller_epoch=3, **heard))
+        bench.controller.then("heartbeat", HeartbeatResponse(controller_epoch=ControllerEpoch(3), **heard))
 
     with pytest.raises(BaseExceptionGroup) as caught:
         during(5_000, prepare)
@@ -620,10 +650,12 @@ def test_s53_a_process_that_was_put_back_vouches_for_nothing_and_ends(heard: dic
 
 
 def test_s67_heartbeats_tell_which_was_answered_and_what_was_heard_of_others() -> None:
-    of_another = Heard(broker_id=9, broker_epoch=4, count=30, answered=29)
+    of_another = Heard(broker_id=9, broker_epoch=BrokerEpoch(4), count=30, answered=29)
 
     def prepare(bench: Bench) -> None:
-        bench.controller.then("heartbeat", HeartbeatResponse(controller_epoch=3, others=(of_another,)))
+        bench.controller.then(
+            "heartbeat", HeartbeatResponse(controller_epoch=ControllerEpoch(3), others=(of_another,))
+        )
 
     beats = during(1_200, prepare).controller.seen("heartbeat")
     told = [(each.count, each.answered, each.others) for each in beats[:2]]
@@ -636,7 +668,10 @@ def test_leave_to_stop_is_asked_for_at_once_and_taken() -> None:
         bench.controller.then(
             "heartbeat",
             HeartbeatResponse(
-                controller_epoch=3, status=BrokerStatus.SHUTTING_DOWN, sequence=1, may_shut_down=True
+                controller_epoch=ControllerEpoch(3),
+                status=BrokerStatus.SHUTTING_DOWN,
+                sequence=1,
+                may_shut_down=True,
             ),
         )
         asked = len(bench.controller.seen("heartbeat"))
@@ -657,7 +692,9 @@ def test_a_process_that_began_on_an_empty_disk_says_so_to_a_controller_that_forg
         bench.session.core.identity = msgspec.structs.replace(
             bench.session.core.identity, last_shutdown=ShutdownKind.FIRST_START
         )
-        went_back = HeartbeatResponse(error=ControllerError.METADATA_WENT_BACK, controller_epoch=3)
+        went_back = HeartbeatResponse(
+            error=ControllerError.METADATA_WENT_BACK, controller_epoch=ControllerEpoch(3)
+        )
         bench.controller.then("heartbeat", went_back)
 
     bench = during(400, test)

@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import trio
 
+from springtide.contract.epochs import ControllerEpoch
 from springtide.contract.session import ProcessLoad
 from springtide.node.cluster_view import ClusterView
 from springtide.node.config import NodeConfig
@@ -57,7 +58,9 @@ def test_the_load_is_of_all_requests_and_of_the_connections_that_are_open() -> N
 
 def test_a_coordinator_asks_under_its_own_role_and_a_broker_with_what_it_has_seen() -> None:
     assert node("coordinators").client.role == "coordinators"
-    assert node(seen=Seen(5, "lineage", 9)).client.seen == Seen(5, "lineage", 9)
+    assert node(seen=Seen(ControllerEpoch(5), "lineage", 9)).client.seen == Seen(
+        ControllerEpoch(5), "lineage", 9
+    )
 
 
 def test_a_task_runs_only_between_the_start_and_the_end_of_its_process() -> None:

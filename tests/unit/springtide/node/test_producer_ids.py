@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 import trio
 import trio.testing
 
+from springtide.contract.epochs import BrokerEpoch
 from springtide.contract.errors import ControllerError
 from springtide.contract.updates import ProducerIdsRequest, ProducerIdsResponse
 from springtide.node.controller_client import ControllerUnavailable
@@ -19,7 +20,7 @@ def collect(outcomes: list[ProducerIdsResponse | None], takes: int) -> list[int 
     given: list[int | None] = []
 
     async def ask(request: ProducerIdsRequest) -> ProducerIdsResponse:
-        assert request == ProducerIdsRequest(broker_id=3, broker_epoch=7)
+        assert request == ProducerIdsRequest(broker_id=3, broker_epoch=BrokerEpoch(7))
         await trio.lowlevel.checkpoint()
         outcome = outcomes.pop(0) if outcomes else None
         if outcome is None:
@@ -34,7 +35,7 @@ def collect(outcomes: list[ProducerIdsResponse | None], takes: int) -> list[int 
 
             ids = ProducerIds(
                 broker_id=3,
-                broker_epoch=lambda: 7,
+                broker_epoch=lambda: BrokerEpoch(7),
                 ask=ask,
                 spawn=spawn,
                 clock=EagerClock(),

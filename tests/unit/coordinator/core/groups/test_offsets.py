@@ -16,6 +16,7 @@ from coordinator.core.groups.requests import (
     OffsetsReply,
     OffsetToCommit,
 )
+from springtide.contract.epochs import LeaderEpoch
 from springtide.wire.errors import ErrorCode
 from tests.kit.coordinator.group_desk import WALL_MS, GroupDesk
 
@@ -29,7 +30,9 @@ def desk() -> GroupDesk:
 
 def test_a_member_commits_and_all_of_it_is_read_again(desk: GroupDesk) -> None:
     desk.form("a")
-    reply = desk.commit_offsets("a", 1, OffsetToCommit(T0, 7, 3, "note"), OffsetToCommit(U0, 9, -1, None))
+    reply = desk.commit_offsets(
+        "a", 1, OffsetToCommit(T0, 7, LeaderEpoch(3), "note"), OffsetToCommit(U0, 9, LeaderEpoch(-1), None)
+    )
     assert reply == OffsetsReply(ErrorCode.NONE, ((T0, ErrorCode.NONE), (U0, ErrorCode.NONE)))
     token = desk.ask(
         FetchOffsets(token=desk.token(), groups=(GroupPlaces("g", (T0, T1)), GroupPlaces("h", None)))
@@ -113,7 +116,10 @@ def test_a_client_that_manages_its_partitions_itself_commits_to_groups_without_m
 
 def test_one_offset_out_of_bounds_does_not_keep_the_others_from_being_committed(desk: GroupDesk) -> None:
     reply = desk.commit_offsets(
-        "", -1, OffsetToCommit(T0, 1, -1, "x" * 4_097), OffsetToCommit(T1, 1, -1, "é" * 4_096)
+        "",
+        -1,
+        OffsetToCommit(T0, 1, LeaderEpoch(-1), "x" * 4_097),
+        OffsetToCommit(T1, 1, LeaderEpoch(-1), "é" * 4_096),
     )
     assert [error for _, error in reply.partitions] == [ErrorCode.OFFSET_METADATA_TOO_LARGE, ErrorCode.NONE]
     far = desk.commit_offsets("", -1, OffsetToCommit(OffsetPlace("t" * 40_000, 0), 1))

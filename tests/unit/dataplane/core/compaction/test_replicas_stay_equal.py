@@ -21,6 +21,7 @@ from dataplane.core.compaction.rounds import (
     must_restart_after_cut,
     next_round,
 )
+from springtide.contract.epochs import LeaderEpoch
 from springtide.wire.compression import Compression
 from springtide.wire.record_batch import BatchHeader, decode_header
 from springtide.wire.records import NewRecord, Record, encode_batch, iter_records
@@ -189,7 +190,9 @@ class World:
             log_ends=[log.end for log in self.logs if self.rng.random() < 0.8],  # one may be away
             producers_floor=0,
         )
-        self.leading.append(encode_round(round_, leader_epoch=self.epoch, base_offset=self.leading.end))
+        self.leading.append(
+            encode_round(round_, leader_epoch=LeaderEpoch(self.epoch), base_offset=self.leading.end)
+        )
 
     def _last_round(self) -> Round | None:
         found = [

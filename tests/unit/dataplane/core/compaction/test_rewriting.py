@@ -10,6 +10,7 @@ import pytest
 from dataplane.core.compaction.newest import NewestRecords
 from dataplane.core.compaction.rewriting import Rewrite
 from dataplane.core.compaction.rounds import Round, encode_round
+from springtide.contract.epochs import LeaderEpoch
 from springtide.wire.compression import Compression
 from springtide.wire.record_batch import BatchHeader, TimestampType, decode_header
 from springtide.wire.records import NewRecord, encode_batch, iter_records, seal_batch
@@ -176,7 +177,12 @@ def test_control_batches_share_no_key_and_only_an_older_round_goes() -> None:
     again = encode_batch(
         [NewRecord(b"\x00\x00\x00\x01", b"\x00" * 6)], base_offset=1, leader_epoch=0, is_control=True
     )
-    log = [marker, again, encode_round(up_to(1), base_offset=2, leader_epoch=0), batch(3, (b"k", b"1"))]
+    log = [
+        marker,
+        again,
+        encode_round(up_to(1), base_offset=2, leader_epoch=LeaderEpoch(0)),
+        batch(3, (b"k", b"1")),
+    ]
     assert rewrite(log, up_to(4)) == [marker, again, log[3]]
     assert rewrite(log, up_to(2)) == log
 

@@ -21,6 +21,7 @@ from dataplane.core.compaction.rounds import (
     must_restart_after_cut,
     next_round,
 )
+from springtide.contract.epochs import LeaderEpoch
 from springtide.wire.record_batch import CorruptBatch, decode_header
 from springtide.wire.records import iter_records
 
@@ -42,7 +43,7 @@ def decide(last: Round | None, *, end: int, now_ms: int, log_ends: tuple[int, ..
 
 @given(st.builds(Round, INT64, INT64, INT64, INT64, st.lists(DECIDED, max_size=WAITING_MAX).map(tuple)))
 def test_a_round_is_read_as_it_was_written(round_: Round) -> None:
-    batch = encode_round(round_, leader_epoch=3, base_offset=70)
+    batch = encode_round(round_, leader_epoch=LeaderEpoch(3), base_offset=70)
     (record,) = iter_records(batch)
     header = decode_header(batch)
     assert (header.is_control, header.leader_epoch, record.offset) == (True, 3, 70)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from coordinator.handlers.table import HANDLERS as OF_COORDINATOR
+from springtide.contract.epochs import BrokerEpoch
 from springtide.contract.updates import BrokerEndpoint, UpdateBatch
 from springtide.node.cluster_view import ClusterView
 from springtide.node.handlers import metadata
@@ -26,8 +27,8 @@ NAMED, ALL, NODES = [{"name": "t", "topic_id": None}], None, list[Any]()
 
 def nodes(software: str, version: int, topics: list[Any] | None, **asked: Any) -> list[int]:
     view = ClusterView()
-    broker = BrokerEndpoint(broker_id=1, broker_epoch=1, host="store", port=9092)
-    coordinator = BrokerEndpoint(broker_id=1001, broker_epoch=1, host="coord", port=9192)
+    broker = BrokerEndpoint(broker_id=1, broker_epoch=BrokerEpoch(1), host="store", port=9092)
+    coordinator = BrokerEndpoint(broker_id=1001, broker_epoch=BrokerEpoch(1), host="coord", port=9192)
     view.apply(UpdateBatch(full=True, brokers=(broker,), coordinators=(coordinator,)), now_ms=0)
     context = SimpleNamespace(
         view=view,

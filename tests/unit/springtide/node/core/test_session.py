@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from springtide.contract.epochs import BrokerEpoch, ControllerEpoch
 from springtide.contract.errors import ControllerError
 from springtide.contract.holdings import Holdings, SetAsideLog
 from springtide.contract.lag_report import (
@@ -84,7 +85,7 @@ def registered(epoch: int = 5) -> MemberSession:
         port=1,
         log_dir_ids=("d", "e"),
         last_shutdown=ShutdownKind.CLEAN,
-        previous_broker_epoch=2,
+        previous_broker_epoch=BrokerEpoch(2),
         unanswered_incarnation_ids=("before",),
     )
     session = MemberSession(identity, cluster_id=None, lease=Lease())
@@ -93,14 +94,19 @@ def registered(epoch: int = 5) -> MemberSession:
 
 
 def accepted(epoch: int) -> RegisterResponse:
-    return RegisterResponse(cluster_id="c", broker_epoch=epoch, controller_epoch=3)
+    return RegisterResponse(
+        cluster_id="c", broker_epoch=BrokerEpoch(epoch), controller_epoch=ControllerEpoch(3)
+    )
 
 
 def batch(
     sequence: int, *, full: bool = False, broker_epoch: int = 5, controller_epoch: int = 3
 ) -> UpdateBatch:
     return UpdateBatch(
-        broker_epoch=broker_epoch, controller_epoch=controller_epoch, sequence=sequence, full=full
+        broker_epoch=BrokerEpoch(broker_epoch),
+        controller_epoch=ControllerEpoch(controller_epoch),
+        sequence=sequence,
+        full=full,
     )
 
 
@@ -121,7 +127,7 @@ def test_refusals_of_a_registration_are_told_apart() -> None:
         ControllerError.INCONSISTENT_CLUSTER_ID: Meaning.ANOTHER_CLUSTERS,
         ControllerError.DUPLICATE_BROKER_REGISTRATION: Meaning.REFUSED,
     }.items():
-        assert session.on_registered(RegisterResponse(error=error, broker_epoch=9)) is meaning
+        assert session.on_registered(RegisterResponse(error=error, broker_epoch=BrokerEpoch(9))) is meaning
     assert session.broker_epoch == 5
 
 
@@ -129,7 +135,9 @@ def test_only_the_latest_heartbeats_answer_counts() -> None:
     session = registered()
     first = session.heartbeat(None)
     second = session.heartbeat(None)
-    answer = HeartbeatResponse(controller_epoch=3, status=BrokerStatus.ACTIVE, heard_count=second.count)
+    answer = HeartbeatResponse(
+        controller_epoch=ControllerEpoch(3), status=BrokerStatus.ACTIVE, heard_count=second.count
+    )
     assert session.on_heartbeat(first, answer, sent_ms=0, now_ms=1) is Meaning.IGNORED
     assert not session.lease.is_held(1)
     assert session.on_heartbeat(second, answer, sent_ms=0, now_ms=1) is Meaning.DONE
@@ -146,7 +154,9 @@ def test_a_heartbeat_that_was_never_sent_is_proof_before_anything_else_counts() 
 
 def test_leave_to_stop_is_taken_only_by_who_asked() -> None:
     session = registered()
-    leave = HeartbeatResponse(controller_epoch=3, status=BrokerStatus.ACTIVE, may_shut_down=True)
+    leave = HeartbeatResponse(
+        controller_epoch=ControllerEpoch(3), status=BrokerStatus.ACTIVE, may_shut_down=True
+    )
     session.on_heartbeat(session.heartbeat(None), leave, sent_ms=0, now_ms=1)
     assert not session.may_shut_down
     session.wants_shutdown = True
@@ -195,9 +205,15 @@ def test_a_report_tells_until_it_is_heard_and_a_replaced_controller_hears_of_no_
     assert session.on_report(told, broker, refused) == (Meaning.REFUSED, False)
     assert (broker.problems, broker.is_aside_untold) == ((PROBLEM,), True)
     session.applied = (3, 1)
-    assert session.on_report(told, broker, LagReportResponse(controller_epoch=2)) == (Meaning.DONE, False)
+    assert session.on_report(told, broker, LagReportResponse(controller_epoch=ControllerEpoch(2))) == (
+        Meaning.DONE,
+        False,
+    )
     assert (broker.problems, broker.created) == ((), 0)
-    assert session.on_report(told, broker, LagReportResponse(controller_epoch=3)) == (Meaning.DONE, True)
+    assert session.on_report(told, broker, LagReportResponse(controller_epoch=ControllerEpoch(3))) == (
+        Meaning.DONE,
+        True,
+    )
 
 
 def test_holdings_are_told_now_and_then_with_the_end_of_the_process_before() -> None:

@@ -15,7 +15,7 @@ from dataplane.handlers.context import BrokerContext
 from dataplane.handlers.table import HANDLERS
 from springtide.contract import administration as contract
 from springtide.contract.administration import AdminOutcome, AdminRequest, AdminResponse
-from springtide.contract.epochs import LeaderEpoch, PartitionEpoch
+from springtide.contract.epochs import BrokerEpoch, LeaderEpoch, PartitionEpoch
 from springtide.contract.errors import ControllerError
 from springtide.contract.partition_state import PartitionState, TopicState
 from springtide.contract.updates import UpdateBatch
@@ -535,7 +535,7 @@ def test_requests_wait_within_a_bound_and_end_however_the_controller_does() -> N
 
             administration = Administration(
                 broker_id=3,
-                broker_epoch=lambda: 8,
+                broker_epoch=lambda: BrokerEpoch(8),
                 ask=to_controller,
                 spawn=spawn,
             )
@@ -557,7 +557,7 @@ def test_requests_wait_within_a_bound_and_end_however_the_controller_does() -> N
             go_on.set()
         request, timeout_ms = asked[0]
         assert request == AdminRequest(
-            broker_id=3, broker_epoch=8, client_host="10.0.0.1", principal="User:ops", call=CALL
+            broker_id=3, broker_epoch=BrokerEpoch(8), client_host="10.0.0.1", principal="User:ops", call=CALL
         )
         assert (timeout_ms, asked[1][1]) == (1_000, 120_000)
         assert len(asked) == IN_FLIGHT_MAX

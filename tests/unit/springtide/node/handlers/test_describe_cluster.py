@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from springtide.contract.epochs import BrokerEpoch
 from springtide.contract.updates import BrokerEndpoint, UpdateBatch
 from springtide.node.cluster_view import ClusterView
 from springtide.node.handlers import describe_cluster, metadata
@@ -26,8 +27,8 @@ def ask(version: int, **fields: Any) -> Any:
     view.apply(
         UpdateBatch(
             brokers=(
-                BrokerEndpoint(broker_id=1, broker_epoch=1, host="h", port=9, rack="r"),
-                BrokerEndpoint(broker_id=2, broker_epoch=1, host="h", port=10, active=False),
+                BrokerEndpoint(broker_id=1, broker_epoch=BrokerEpoch(1), host="h", port=9, rack="r"),
+                BrokerEndpoint(broker_id=2, broker_epoch=BrokerEpoch(1), host="h", port=10, active=False),
             )
         ),
         now_ms=0,

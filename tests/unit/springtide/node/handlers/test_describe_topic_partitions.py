@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from springtide.contract.epochs import LeaderEpoch, PartitionEpoch
+from springtide.contract.epochs import BrokerEpoch, LeaderEpoch, PartitionEpoch
 from springtide.contract.partition_state import PartitionState, TopicState
 from springtide.contract.updates import BrokerEndpoint, UpdateBatch
 from springtide.node.cluster_view import ClusterView
@@ -42,7 +42,7 @@ def cluster_view() -> ClusterView:
             )
             for number in range(count)
         ]
-    broker = BrokerEndpoint(broker_id=1, broker_epoch=1, host="h", port=9)
+    broker = BrokerEndpoint(broker_id=1, broker_epoch=BrokerEpoch(1), host="h", port=9)
     view.apply(UpdateBatch(brokers=(broker,), topics=tuple(topics), partitions=tuple(states)), now_ms=0)
     return view
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from springtide.contract.epochs import LeaderEpoch, PartitionEpoch
+from springtide.contract.epochs import BrokerEpoch, LeaderEpoch, PartitionEpoch
 from springtide.contract.partition_state import NO_COORDINATOR, PartitionState, Shard, TopicState, WriterId
 from springtide.contract.session import ListenerAddress
 from springtide.contract.updates import BrokerEndpoint, UpdateBatch
@@ -22,8 +22,8 @@ from tests.kit.springtide.asking import answer_of
 KEY = ApiKey.FIND_COORDINATOR
 GROUP, SHARD = "g", 3
 TOPIC = TopicState(topic_id="C" * 22, topic=GROUPS_TOPIC, partitions=50, replication_factor=1)
-COORDINATOR = BrokerEndpoint(broker_id=1001, broker_epoch=8, host="coord", port=9192, rack="r")
-DEAD = BrokerEndpoint(broker_id=1001, broker_epoch=8, host="coord", port=9192, active=False)
+COORDINATOR = BrokerEndpoint(broker_id=1001, broker_epoch=BrokerEpoch(8), host="coord", port=9192, rack="r")
+DEAD = BrokerEndpoint(broker_id=1001, broker_epoch=BrokerEpoch(8), host="coord", port=9192, active=False)
 
 
 def shard(owner: int) -> PartitionState:
@@ -43,7 +43,7 @@ def shard(owner: int) -> PartitionState:
 
 def cluster_view(**told: Any) -> ClusterView:
     view = ClusterView()
-    broker = BrokerEndpoint(broker_id=1, broker_epoch=1, host="store", port=9092)
+    broker = BrokerEndpoint(broker_id=1, broker_epoch=BrokerEpoch(1), host="store", port=9092)
     view.apply(UpdateBatch(full=True, brokers=(broker,), **told), now_ms=0)
     return view
 
@@ -161,7 +161,7 @@ def test_a_client_is_told_the_addresses_of_the_listener_that_it_came_by(
 
     store = BrokerEndpoint(
         broker_id=1,
-        broker_epoch=1,
+        broker_epoch=BrokerEpoch(1),
         host="store",
         port=9092,
         listeners={"CLIENTS": at("public-store"), "STAFF": at("staff-store")},

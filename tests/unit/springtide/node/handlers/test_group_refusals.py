@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from dataplane.handlers.table import HANDLERS
+from springtide.contract.epochs import BrokerEpoch
 from springtide.contract.updates import BrokerEndpoint, UpdateBatch
 from springtide.node.cluster_view import ClusterView
 from springtide.wire import codec
@@ -40,7 +41,7 @@ def ask(
 ) -> Any:
     view = ClusterView()
     if has_groups:
-        coordinator = BrokerEndpoint(broker_id=1001, broker_epoch=1, host="coord", port=9192)
+        coordinator = BrokerEndpoint(broker_id=1001, broker_epoch=BrokerEpoch(1), host="coord", port=9192)
         view.apply(UpdateBatch(coordinators=(coordinator,)), now_ms=0)
     context = SimpleNamespace(
         view=view,

@@ -31,6 +31,7 @@ from dataplane.shell.fetches import Fetches
 from dataplane.shell.metrics import BrokerCounters
 from dataplane.shell.produces import Produces
 from springtide.contract.administration import AdminOutcome, AdminResponse, CreatedTopic
+from springtide.contract.epochs import BrokerEpoch, LeaderEpoch
 from springtide.contract.partition_state import Shard, WriterId
 from springtide.contract.updates import BrokerEndpoint, UpdateBatch
 from springtide.node.authorization import Authorizer, ClientRights
@@ -393,7 +394,7 @@ class World:
 
     def rights_of_member(self) -> ClientRights:
         """Return those of a peer whose certificate names broker 1."""
-        endpoint = BrokerEndpoint(broker_id=1, broker_epoch=1, host="store1.example.com", port=9)
+        endpoint = BrokerEndpoint(broker_id=1, broker_epoch=BrokerEpoch(1), host="store1.example.com", port=9)
         self.view.apply(UpdateBatch(brokers=(endpoint,)), now_ms=0)
         connection: Any = SimpleNamespace(
             principal="User:CN=store1",
@@ -729,7 +730,9 @@ def test_a_right_that_is_given_or_taken_acts_within_a_session(world: World) -> N
 
 def test_a_consumer_that_has_waited_since_before_acls_decided_asks_again(world: World) -> None:
     session = FetchSession(0, SessionRequest(session_id=0, session_epoch=-1), now_ms=0)
-    followed = FollowedPartition((topic_id_text(KNOWN.topic_id.bytes), 0), FetchPosition(0, -1, -1))
+    followed = FollowedPartition(
+        (topic_id_text(KNOWN.topic_id.bytes), 0), FetchPosition(0, LeaderEpoch(-1), LeaderEpoch(-1))
+    )
 
     def told() -> ErrorCode:
         result = fetch_handler.evaluate(
