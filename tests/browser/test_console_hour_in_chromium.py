@@ -18,8 +18,8 @@ BYTES = "#view .graph:first-child"
 
 def lines(browser: Browser, where: str) -> list[str]:
     """The drawings of the lines: a part that begins with M for each stretch without a gap."""
-    found = browser.driver.find_elements("css selector", f"{where} path.series")
-    return [str(path.get_attribute("d")) for path in found]
+    script = "return [...document.querySelectorAll(arguments[0])].map((path) => path.getAttribute('d'))"
+    return list(browser.driver.execute_script(script, f"{where} path.series"))
 
 
 def press(browser: Browser, *keys: str) -> None:

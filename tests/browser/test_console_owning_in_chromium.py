@@ -115,7 +115,7 @@ def test_a_topic_is_copied_guarded_and_deleted(browser: Browser, shop: LocalClus
     letters = shop.api.get("/clusters/prod/topics/letters")
     assert letters["configs"] == {"deletion.protected": "true", "retention.ms": "604800000"}
     browser.open(f"{shop.controller_urls[0]}/#prod/topics")
-    until("the lock", lambda: browser.texts("#view tbody tr:has(svg.lock) th") == ["letters"])
+    until("the lock", lambda: browser.texts("#view tbody tr:has(svg.lock) th a") == ["letters"])
     browser.screenshot("console-guarded-topics")
 
     # The guarded one is refused in words; the other one is gone.
