@@ -144,7 +144,7 @@ function partitionTable({ partitions, partitions_total: total }, names, cluster)
           "tr",
           {},
           h("th", { scope: "row" }, h("a", { href: hrefOf(cluster, "topics", item.topic) }, `${item.topic}-${item.partition}`)),
-          h("td", { title: item.member_id }, item.member_id === null ? "nobody" : names.get(item.member_id) || item.member_id),
+          h("td", { title: item.member_id }, item.member_id === null ? "no member" : names.get(item.member_id) || item.member_id),
           h("td", { class: "number" }, item.committed_offset === null ? "none" : count(item.committed_offset)),
           h("td", { class: "number" }, item.log_end_offset === null ? "unknown" : count(item.log_end_offset)),
           h("td", { class: "number" }, item.lag === null ? "unknown" : [plural(item.lag, "record"), h("span", { class: "quiet" }, item.lag_ms === null ? "time unknown" : duration(item.lag_ms))]),

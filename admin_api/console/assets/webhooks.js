@@ -62,7 +62,7 @@ function silenceTable(silences, context) {
         {},
         h("th", { scope: "row" }, silencedBy(one)),
         h("td", {}, h("time", { datetime: one.until }, one.until.slice(0, 16).replace("T", " "), " UTC")),
-        h("td", { class: "why" }, one.reason, h("span", { class: "quiet" }, ` · ${one.actor}`)),
+        h("td", { class: "why" }, one.reason, h("span", { class: "quiet" }, one.actor)),
         h("td", {}, rowButton("End", silencedBy(one), () => endSilence(context, one), context)),
       ),
     ),
