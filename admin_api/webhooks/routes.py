@@ -49,7 +49,7 @@ async def list_them(request: Request, services: Serving, cluster: ClusterPath, p
 
 
 @router.get(
-    "/clusters/{cluster}/webhooks/{name}",
+    "/clusters/{cluster}/webhooks/{name:word}",
     operation_id="getWebhook",
     summary="Look at a webhook",
     response_model=WebhookView,
@@ -63,7 +63,7 @@ async def get_it(request: Request, services: Serving, cluster: ClusterPath, name
 
 
 @router.put(
-    "/clusters/{cluster}/webhooks/{name}",
+    "/clusters/{cluster}/webhooks/{name:word}",
     operation_id="putWebhook",
     summary="Write a webhook",
     response_model=WebhookView,
@@ -116,7 +116,7 @@ async def test_it(
 
 
 @router.delete(
-    "/clusters/{cluster}/webhooks/{name}",
+    "/clusters/{cluster}/webhooks/{name:word}",
     operation_id="deleteWebhook",
     summary="Delete a webhook",
     response_model=WebhookView,

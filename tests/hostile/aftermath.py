@@ -26,11 +26,12 @@ PAGE = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A request as its sender knows it. is_write: it was to change something, and was not a dry run."""
+    """A request as its sender knows it. is_audited: it was to change something and was no dry run, or was
+    a look at records."""
 
     line: str
     request_id: str
-    is_write: bool
+    is_audited: bool
     status: int
     is_replay: bool
 
@@ -60,7 +61,7 @@ def check_requests(asked: list[Asked], rows: list[dict[str, Any]]) -> list[str]:
     wrong: list[str] = []
     for one in asked:
         outcomes = told.get(one.request_id, [])
-        if one.is_replay or not one.is_write:
+        if one.is_replay or not one.is_audited:
             allowed: tuple[list[str], ...] = ([],)
         elif one.status < 300:
             allowed = (["succeeded"],)

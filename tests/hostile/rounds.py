@@ -196,11 +196,13 @@ class _Round:
         if reply.status == 202:
             self._known.note_operation(reply.header("location") or "")
         is_internal = case.operation.path.startswith("/internal/")
+        is_look = case.operation.path.endswith("/records")
+        is_write = not is_internal and request.method not in _SAFE and not _is_dry(request)
         self._asked.append(
             Asked(
                 line=f"{request.method} {request.url}"[:300],
                 request_id=reply.header("x-request-id") or "",
-                is_write=not is_internal and request.method not in _SAFE and not _is_dry(request),
+                is_audited=is_write or is_look,
                 status=reply.status,
                 is_replay=reply.header("idempotency-replayed") is not None,
             )

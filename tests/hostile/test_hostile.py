@@ -128,8 +128,8 @@ def test_what_should_have_been_refused_and_was_not_is_found() -> None:
     assert "Schema-violating request accepted" in titles(negative(CREATE), reply(201, {"name": "prod"}))
 
 
-def asked(status: int, *, is_write: bool = True, is_replay: bool = False) -> Asked:
-    return Asked(line="POST /x", request_id="r", is_write=is_write, status=status, is_replay=is_replay)
+def asked(status: int, *, is_audited: bool = True, is_replay: bool = False) -> Asked:
+    return Asked(line="POST /x", request_id="r", is_audited=is_audited, status=status, is_replay=is_replay)
 
 
 def row(outcome: str | None, request_id: str = "r") -> dict[str, Any]:
@@ -147,13 +147,13 @@ def row(outcome: str | None, request_id: str = "r") -> dict[str, Any]:
         (asked(422), [], True),
         (asked(409), [row("refused")], True),
         (asked(201, is_replay=True), [], True),
-        (asked(200, is_write=False), [], True),
+        (asked(200, is_audited=False), [], True),
         (asked(201), [], False),
         (asked(201), [row("succeeded"), row("succeeded")], False),
         (asked(201), [row("refused")], False),
         (asked(201), [row(None)], False),
         (asked(409), [row("succeeded")], False),
-        (asked(200, is_write=False), [row("succeeded")], False),
+        (asked(200, is_audited=False), [row("succeeded")], False),
     ],
 )
 def test_what_is_told_and_what_is_written_down_have_to_agree(
