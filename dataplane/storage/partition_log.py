@@ -25,7 +25,6 @@ from dataplane.core.compaction.rounds import Dirt
 from dataplane.core.leader_epochs import LeaderEpochs
 from dataplane.core.log_port import LogSlice, RottenBytes, RottenRange, TimestampHit
 from dataplane.core.producer_state import ProducerStates
-from dataplane.core.room import Room
 from dataplane.storage.compaction import CompactionPass, Rewriting
 from dataplane.storage.dirt import measure_dirt
 from dataplane.storage.disk import Buffer
@@ -87,6 +86,8 @@ class PartitionLog:
         self.log_end_offset = log_end_offset
         self._disk = disk
         self._health = LogHealth(disk, directory, settings.health)
+        #: See LogPort. Of the directory: each append and each fetch asks it.
+        self.room = settings.health.room
         self._segments = SegmentList(disk, directory, segments, snapshots, manifest)
         self._epoch_file = EpochFile(disk, self._health, epochs)
         self._round_file = RoundFile(disk, self._health, rounds)
@@ -133,11 +134,6 @@ class PartitionLog:
     @property
     def recovery_point(self) -> int:
         return self.durability.recovery_point.offset
-
-    @property
-    def room(self) -> Room:
-        """See LogPort."""
-        return self._health.directory.room
 
     @property
     def rotten(self) -> Sequence[RottenRange]:
@@ -225,7 +221,7 @@ class PartitionLog:
             segment.is_unread = True
         self._tail.append(headers, chunks, size)
         segments.size_bytes += size
-        health.directory.room.on_appended(size)
+        self.room.on_appended(size)
         self._last_append_ms = now_ms
         if leader_epoch != self.epochs.latest:
             self._epoch_file.take_batches(headers, end_offset=self.log_end_offset)
