@@ -127,7 +127,7 @@ class TopicReader(LagView):
     """A client group that has offsets of a topic. Its lag is that in this topic."""
 
     group_id: str = Field(examples=["billing"])
-    members_total: int = Field(description="of the group, whatever each of them reads", examples=[3])
+    members_total: int = Field(description="of the group, also those that read other topics", examples=[3])
 
 
 class TopicDetail(TopicView):

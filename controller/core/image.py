@@ -107,7 +107,7 @@ class ClusterImage:
         self.quotas: dict[QuotaEntity, EntityQuotas] = {}
         self.next_producer_id = 0
         #: Highest broker or coordinator epoch ever minted.
-        self.last_broker_epoch = 0
+        self.last_broker_epoch = BrokerEpoch(0)
         #: Records replayed: the head of the metadata stream.
         self.sequence = start_sequence
         #: Sequence of each broker's latest row; of the row that began its, or a coordinator's, present

@@ -122,7 +122,7 @@ def _keep_epoch(draft: Draft, epoch: BrokerEpoch, change: Change) -> None:
             ClusterRecord(
                 cluster_id=image.cluster_id,
                 configs=image.configs,
-                last_broker_epoch=BrokerEpoch(image.last_broker_epoch),
+                last_broker_epoch=image.last_broker_epoch,
                 change=change,
             )
         )

@@ -52,7 +52,7 @@ from controller.core.records import (
 from controller.core.settings_table import CLUSTER_SETTINGS, DELETION_PROTECTED
 from controller.core.shards import PINNED, cluster_defaults, reserved, unnamed_shard, wanted_factor
 from controller.core.workers import crowding_fault
-from springtide.contract.epochs import BrokerEpoch, LeaderEpoch, PartitionEpoch
+from springtide.contract.epochs import LeaderEpoch, PartitionEpoch
 from springtide.contract.partition_state import PartitionState, TopicState
 from springtide.contract.session import BrokerStatus
 
@@ -93,7 +93,7 @@ def configure_cluster(draft: Draft, event: ConfigureCluster) -> ClusterConfigure
             ClusterRecord(
                 cluster_id=image.cluster_id,
                 configs=configs,
-                last_broker_epoch=BrokerEpoch(image.last_broker_epoch),
+                last_broker_epoch=image.last_broker_epoch,
                 change=change,
             )
         )

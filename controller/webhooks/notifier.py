@@ -120,7 +120,7 @@ class Notifier:
         return [(one.row, one.target.kept) for one in self._webhooks.values()]
 
     async def test(self, row: WebhookRow) -> Posted:
-        """Send a sample once, whatever waits."""
+        """Send a sample once, beside the messages that wait."""
         subject = Subject(code=AlarmCode.BROKER_FENCED.value, broker_id=1)
         detail = "A test: nothing has happened"
         now_ms = self._clock.now_wall_ms()

@@ -151,7 +151,7 @@ class Follower(ReplicaRole):
         self._has_asked = True
         return FetchPosition(
             log.log_end_offset,
-            LeaderEpoch(log.epochs.latest),
+            log.epochs.latest,
             self._state.leader_epoch,
             self._log_start.offset,
             self._replica.options.fetch_bytes_max if self._has_room(0) else 0,
@@ -370,7 +370,7 @@ class Follower(ReplicaRole):
         """Write the whole batches verbatim; what is wrong with them if not (then nothing is written)."""
         log = self._log
         expected = log.log_end_offset
-        epoch_min = log.epochs.latest
+        epoch_min: int = log.epochs.latest
         begin_at: int | None = None
         headers: list[BatchHeader] = []
         end = 0

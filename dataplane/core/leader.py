@@ -275,7 +275,7 @@ class Leader(ReplicaRole):
             self._purgatory.add(
                 waiter,
                 required_offset=required_offset,
-                leader_epoch=LeaderEpoch(self._log.epochs.epoch_at(duplicate.last_offset)),
+                leader_epoch=self._log.epochs.epoch_at(duplicate.last_offset),
                 expires_ms=expires_ms,
             )
         return (
@@ -579,7 +579,7 @@ class Leader(ReplicaRole):
         high_watermark = self._watermark.offset
         if timestamp_ms in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
             start = log.log_start_offset
-            return OffsetResult(ErrorCode.NONE, start, leader_epoch=LeaderEpoch(log.epochs.epoch_at(start)))
+            return OffsetResult(ErrorCode.NONE, start, leader_epoch=log.epochs.epoch_at(start))
         if timestamp_ms in (LATEST_TIERED_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP):
             return OffsetResult(ErrorCode.NONE)  # there is no other tier (KIP-1005, KIP-1023)
         if timestamp_ms >= 0:
@@ -590,9 +590,7 @@ class Leader(ReplicaRole):
             return OffsetResult(ErrorCode.OFFSET_NOT_AVAILABLE)
         if timestamp_ms == MAX_TIMESTAMP:
             return TimestampLookup(None, self.leader_epoch, high_watermark)
-        return OffsetResult(
-            ErrorCode.NONE, high_watermark, leader_epoch=LeaderEpoch(log.epochs.epoch_at(high_watermark))
-        )
+        return OffsetResult(ErrorCode.NONE, high_watermark, leader_epoch=log.epochs.epoch_at(high_watermark))
 
     def on_looked_up(
         self, lookup: TimestampLookup, found: TimestampHit | LogError | None, *, now_ms: int

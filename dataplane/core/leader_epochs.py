@@ -23,9 +23,10 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
+from springtide.contract.epochs import NO_LEADER_EPOCH, LeaderEpoch
 from springtide.wire.fetch_response import EpochEnd
 
-UNDEFINED_EPOCH = -1
+UNDEFINED_EPOCH = NO_LEADER_EPOCH
 UNDEFINED_OFFSET = -1
 
 CHECKPOINT_BYTES_MAX = 64 * 1024 * 1024
@@ -54,9 +55,9 @@ class LeaderEpochs:
     __slots__ = ("_epochs", "_starts", "reconciled", "version")
 
     def __init__(self, entries: Iterable[EpochStart] = ()) -> None:
-        self._epochs: list[int] = []
+        self._epochs: list[LeaderEpoch] = []
         self._starts: list[int] = []
-        self.reconciled = UNDEFINED_EPOCH
+        self.reconciled: int = UNDEFINED_EPOCH
         """The latest leader epoch in which this log is known to have agreed with a leader's while the
         partition bore the mark of an unclean election: marks up to here have had their effect (I15, no cut
         below the high watermark)."""
@@ -70,7 +71,7 @@ class LeaderEpochs:
         return tuple(map(EpochStart, self._epochs, self._starts))
 
     @property
-    def latest(self) -> int:
+    def latest(self) -> LeaderEpoch:
         """The newest epoch, or UNDEFINED_EPOCH: what a follower sends as `last_fetched_epoch`."""
         return self._epochs[-1] if self._epochs else UNDEFINED_EPOCH
 
@@ -101,7 +102,7 @@ class LeaderEpochs:
         while starts and starts[-1] >= start_offset:
             epochs.pop()
             starts.pop()
-        epochs.append(leader_epoch)
+        epochs.append(LeaderEpoch(leader_epoch))
         starts.append(start_offset)
         self.version += 1
         return True
@@ -131,7 +132,7 @@ class LeaderEpochs:
         index = bisect_right(epochs, leader_epoch) - 1
         return self._starts[index] if index >= 0 and epochs[index] == leader_epoch else UNDEFINED_OFFSET
 
-    def epoch_at(self, log_offset: int) -> int:
+    def epoch_at(self, log_offset: int) -> LeaderEpoch:
         """The epoch under which `log_offset` was written, or UNDEFINED_EPOCH before the first entry."""
         index = bisect_right(self._starts, log_offset)
         return self._epochs[index - 1] if index else UNDEFINED_EPOCH

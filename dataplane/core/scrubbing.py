@@ -85,7 +85,7 @@ def mend_position(log: LogPort, first_offset: int, leader_epoch: LeaderEpoch) ->
     sent to the replica anyway."""
     return FetchPosition(
         first_offset,
-        LeaderEpoch(log.epochs.epoch_at(first_offset - 1)),
+        log.epochs.epoch_at(first_offset - 1),
         leader_epoch,
         log.log_start_offset,
         MEND_BYTES_MAX,
@@ -96,7 +96,7 @@ def committed_position(log: LogPort, high_watermark: int, leader_epoch: LeaderEp
     """Return the position of a consumer that has read what is known here to be committed. A leader that lacks
     any of it answers such a fetch with an error, or that the two diverge."""
     return FetchPosition(
-        high_watermark, LeaderEpoch(log.epochs.epoch_at(high_watermark - 1)), leader_epoch, -1, MEND_BYTES_MAX
+        high_watermark, log.epochs.epoch_at(high_watermark - 1), leader_epoch, -1, MEND_BYTES_MAX
     )
 
 

@@ -8,7 +8,7 @@ from typing import Final
 from dataplane.shell.data_directory import DataDirectory
 from dataplane.shell.effect_runner import EffectRunner
 from dataplane.shell.partitions import PartitionTable
-from springtide.contract.epochs import BrokerEpoch, LeaderEpoch
+from springtide.contract.epochs import BrokerEpoch
 from springtide.contract.holdings import HeldLog, Holdings, SetAsideLog
 from springtide.contract.lag_report import LagReportResponse
 from springtide.contract.session import RegisterRequest
@@ -52,7 +52,7 @@ class PartitionReports:
                     topic_id=log.partition.topic_id,
                     topic=log.partition.topic,
                     partition=log.partition.partition,
-                    leader_epoch=LeaderEpoch(log.epochs.latest),
+                    leader_epoch=log.epochs.latest,
                     log_end_offset=log.log_end_offset,
                 )
                 for log in logs

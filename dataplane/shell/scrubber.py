@@ -44,7 +44,7 @@ from dataplane.shell.partitions import PartitionTable
 from dataplane.storage.health import ClosedLog, CorruptLog
 from dataplane.storage.rot import CheckedSlice, ScrubPlace
 from dataplane.storage.segment import Hole
-from springtide.contract.epochs import BrokerEpoch, LeaderEpoch
+from springtide.contract.epochs import NO_LEADER_EPOCH, BrokerEpoch
 from springtide.contract.partition_state import PartitionKey
 from springtide.node.clock import Clock
 from springtide.node.cluster_view import ClusterView
@@ -324,7 +324,7 @@ class Scrubber:
 
     async def _mend_piece(self, hosted: HostedPartition, hole: Hole, effect: MendLog) -> None:
         # As a consumer, which changes nothing that the leader knows.
-        position = FetchPosition(hole.first_offset, LeaderEpoch(-1), effect.leader_epoch, -1, MEND_BYTES_MAX)
+        position = FetchPosition(hole.first_offset, NO_LEADER_EPOCH, effect.leader_epoch, -1, MEND_BYTES_MAX)
         fetched = await self._fetch(hosted, position, effect)
         try:
             size_bytes, next_offset = _fitting(hosted, hole, fetched)

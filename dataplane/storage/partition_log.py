@@ -195,7 +195,8 @@ class PartitionLog:
             health.check()
         if not headers:
             return
-        end_offset, leader_epoch, size = self.log_end_offset, self.epochs.latest, 0
+        end_offset, size = self.log_end_offset, 0
+        leader_epoch: int = self.epochs.latest
         for header in headers:
             if header.base_offset < end_offset or header.leader_epoch < leader_epoch:
                 raise ValueError(

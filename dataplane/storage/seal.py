@@ -109,9 +109,7 @@ class LogSeal:
 
     def begin(self, chain_epoch: BrokerEpoch, *, end_offset: int) -> None:
         """Vouch for nothing more from now on, at the log's end. Loop; `store` in a thread follows."""
-        self.current = Seal(
-            chain_epoch=chain_epoch, leader_epoch=LeaderEpoch(self._epochs.latest), end_offset=end_offset
-        )
+        self.current = Seal(chain_epoch=chain_epoch, leader_epoch=self._epochs.latest, end_offset=end_offset)
         self._is_durable, self.vouched_max = False, end_offset
         self._changes = self._segments.changes
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from springtide.contract.epochs import BrokerEpoch, LeaderEpoch
+from springtide.contract.epochs import BrokerEpoch
 from springtide.contract.holdings import HeldLog, Holdings, SetAsideLog
 from springtide.contract.lag_report import LagReportResponse
 from springtide.contract.session import (
@@ -130,7 +130,7 @@ class BrokerLink(ControllerLink):
                     topic_id=key[0],
                     topic=node.view.topics[key[0]].topic if key[0] in node.view.topics else key[0],
                     partition=key[1],
-                    leader_epoch=LeaderEpoch(log.epochs.latest),
+                    leader_epoch=log.epochs.latest,
                     log_end_offset=log.log_end_offset,
                 )
                 for key, log in sorted(node.disk.logs.items())

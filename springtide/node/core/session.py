@@ -16,7 +16,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from springtide.contract.epochs import NO_BROKER_EPOCH, ControllerEpoch
+from springtide.contract.epochs import NO_BROKER_EPOCH, NO_CONTROLLER_EPOCH, ControllerEpoch
 from springtide.contract.errors import ControllerError
 from springtide.contract.holdings import Holdings, SetAsideLog
 from springtide.contract.lag_report import (
@@ -135,7 +135,7 @@ class MemberSession:
         self.status = BrokerStatus.WAITING
         self.heartbeats = Heartbeats()
         self.heartbeat_interval_ms = 500
-        self.applied = (-1, -1)
+        self.applied: tuple[ControllerEpoch, int] = (NO_CONTROLLER_EPOCH, -1)
         self.failures: tuple[ApplyFailure, ...] = ()
         self.has_full_state = False
         self.is_registered = False
@@ -185,7 +185,7 @@ class MemberSession:
         self.broker_epoch = response.broker_epoch
         self.status = response.status
         self.heartbeat_interval_ms = max(1, response.heartbeat_interval_ms)
-        self.applied = (-1, -1)
+        self.applied = (NO_CONTROLLER_EPOCH, -1)
         self.failures = ()
         self.is_registered = True
         return Meaning.DONE
@@ -204,7 +204,7 @@ class MemberSession:
             broker_id=self.identity.broker_id,
             broker_epoch=self.broker_epoch,
             incarnation_id=self.identity.incarnation_id,
-            applied_controller_epoch=ControllerEpoch(self.applied[0]),
+            applied_controller_epoch=self.applied[0],
             applied_sequence=self.applied[1],
             offline_log_dir_ids=offline,
             wants_shutdown=self.wants_shutdown,
@@ -241,7 +241,7 @@ class MemberSession:
             heartbeat_count=self.heartbeats.sent,
             broker_id=self.identity.broker_id,
             broker_epoch=self.broker_epoch,
-            applied_controller_epoch=ControllerEpoch(self.applied[0]),
+            applied_controller_epoch=self.applied[0],
             applied_sequence=self.applied[1],
             failures=self.failures,
             witness=witness,

@@ -116,7 +116,7 @@ class MemoryLog:
     def begin_seal(self, chain_epoch: BrokerEpoch) -> None:
         self.seal = Seal(
             chain_epoch=chain_epoch,
-            leader_epoch=LeaderEpoch(self._epochs.latest),
+            leader_epoch=self._epochs.latest,
             end_offset=self.log_end_offset,
         )
         self._is_seal_durable, self._vouched_max = False, self.log_end_offset

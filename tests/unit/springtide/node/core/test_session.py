@@ -204,7 +204,7 @@ def test_a_report_tells_until_it_is_heard_and_a_replaced_controller_hears_of_no_
     refused = LagReportResponse(error=ControllerError.NOT_CONTROLLER)
     assert session.on_report(told, broker, refused) == (Meaning.REFUSED, False)
     assert (broker.problems, broker.is_aside_untold) == ((PROBLEM,), True)
-    session.applied = (3, 1)
+    session.applied = (ControllerEpoch(3), 1)
     assert session.on_report(told, broker, LagReportResponse(controller_epoch=ControllerEpoch(2))) == (
         Meaning.DONE,
         False,
