@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING
 from controller.core.effects import Alarm, AlarmCode
 from dataplane.core.follower import Follower
 from dataplane.core.leader import Leader
-from springtide.contract.partition_state import NO_LEADER
+from springtide.contract.partition_state import NO_LEADER, PartitionKey, PartitionState
 from tests.simulation.kinds_controllers import ZOOKEEPER
 
 if TYPE_CHECKING:
@@ -61,7 +61,8 @@ def can_serve(cluster: Cluster, brokers: Collection[int]) -> bool:
         state = cluster.truth(key)
         if state is None:
             return False
-        whole = [b for b in (*state.isr, *state.elr) if b in brokers and b not in unknown]
+        out = unknown | outreached(cluster, key, state)
+        whole = [b for b in (*state.isr, *state.elr) if b in brokers and b not in out]
         if not whole or sum(b in brokers for b in state.replicas) < state.min_insync_replicas:
             return False
     return True
@@ -75,13 +76,30 @@ def depended_on(cluster: Cluster, core: Collection[str]) -> frozenset[str]:
         state = cluster.truth(key)
         if state is None:
             continue
-        whole = {f"broker-{b}" for b in (*state.isr, *state.elr) if b not in unknown}
+        out = unknown | outreached(cluster, key, state)
+        whole = {f"broker-{b}" for b in (*state.isr, *state.elr) if b not in out}
         if not whole & set(core):
             found |= whole
         replicas = {f"broker-{b}" for b in state.replicas}
         if len(replicas & set(core)) < state.min_insync_replicas:
             found |= replicas - set(core)
     return frozenset(found)
+
+
+def outreached(cluster: Cluster, key: PartitionKey, state: PartitionState) -> set[int]:
+    """Members of the ELR that the controller has heard to be shorter than another one: what only that one has
+    may be committed, so it is waited for, though it died, until an operator decides (3.8)."""
+    controller = cluster.active_controller()
+    machine = None if controller is None else controller.machine
+    preview = None if machine is None else machine.loss_preview(key)
+    if preview is None:
+        return set()
+    reach = {
+        one.broker_id: (one.log.latest_epoch, one.log.log_end_offset)
+        for one in preview.candidates
+        if one.log is not None and one.broker_id in state.elr
+    }
+    return {broker_id for broker_id in reach if reach[broker_id] < max(reach.values())}
 
 
 def heal_core(cluster: Cluster, core: frozenset[str], random: Random) -> None:
