@@ -51,6 +51,8 @@ class Feature(msgspec.Struct, frozen=True):
     since: Level
 
 
+#: Rows of brokers and coordinators have the levels that each can run at.
+RANGES_IN_ROWS: Final = Feature("ranges_in_rows", Level(1))
 #: A deleted topic's records and settings are kept for `deleted.topic.retention.ms`, to be brought back.
 KEPT_DELETED_TOPICS: Final = Feature("kept_deleted_topics", Level(1))
 
@@ -58,3 +60,11 @@ KEPT_DELETED_TOPICS: Final = Feature("kept_deleted_topics", Level(1))
 def allows(level: Level, feature: Feature) -> bool:
     """Return whether what is new with `feature` may be written in a cluster at `level`."""
     return level >= feature.since
+
+
+def explain_level(level: Level) -> str:
+    """Return a level that this release can't run at, in words that say which release to install."""
+    mine = f"this release, {RELEASES[NEWEST]}, runs at levels {SUPPORTED.lowest} to {SUPPORTED.highest}"
+    if level > SUPPORTED.highest:
+        return f"level {level}, and {mine}: install the release that finalized the upgrade, or one after it"
+    return f"level {level}, and {mine}: finalize the releases in between first, one after the other"

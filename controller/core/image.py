@@ -16,6 +16,7 @@ from controller.core.records import (
     BrokerRegistration,
     ClusterRecord,
     CoordinatorRegistration,
+    LevelRecord,
     Member,
     MemberKind,
     MemberRecord,
@@ -26,6 +27,7 @@ from controller.core.records import (
     RemoveMemberRecord,
     RemoveTopicRecord,
     TopicRecord,
+    UpgradeRecord,
     UserRecord,
 )
 from springtide.contract.epochs import BrokerEpoch
@@ -44,6 +46,7 @@ from springtide.contract.security import (
     QuotaEntity,
     UserSecrets,
 )
+from springtide.levels import UNTOLD, Level
 
 #: Changes remembered for deltas; a broker that is further behind gets a FULL batch.
 CHANGE_LOG_ENTRIES_MAX = 200_000
@@ -59,7 +62,10 @@ class Changed(NamedTuple):
     """One replayed record, by what it touched. key: a member's id, topic id, partition key,
     pattern of ACLs, user, entity with quotas, or None."""
 
-    kind: MemberKind | Literal["cluster", "topic", "partition", "producer_ids", "acls", "user", "quotas"]
+    kind: (
+        MemberKind
+        | Literal["cluster", "topic", "partition", "producer_ids", "level", "acls", "user", "quotas"]
+    )
     key: int | str | PartitionKey | PatternKey | QuotaEntity | None
 
 
@@ -88,6 +94,10 @@ class ClusterImage:
         """start_sequence: 0 under a new controller epoch. An image rebuilt under the *same* epoch must start
         above every sequence it gave out before, or a broker's position would have two meanings."""
         self.cluster_id = ""
+        #: By which everything is written (springtide/levels.py), and since when all brokers and coordinators
+        #: support a higher one (Unix time); None: they don't.
+        self.level: Level = UNTOLD
+        self.upgrade_pending_since_ms: int | None = None
         self.configs: dict[str, str] = {}
         self.brokers: dict[int, BrokerRegistration] = {}
         #: broker, as operators know it -> ids of its registered workers, ascending.
@@ -199,6 +209,12 @@ class ClusterImage:
             case ProducerIdsRecord():
                 self.next_producer_id = record.next_producer_id
                 changed = Changed("producer_ids", None)
+            case LevelRecord(level=level):
+                self.level = level
+                changed = Changed("level", None)
+            case UpgradeRecord(pending_since_ms=since_ms):
+                self.upgrade_pending_since_ms = since_ms
+                changed = Changed("level", None)
             case AclsRecord():
                 changed = self._replay_acls(record)
             case UserRecord(secrets=secrets):

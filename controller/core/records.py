@@ -25,6 +25,7 @@ from springtide.contract.session import (
     ShutdownKind,
     owner_of,
 )
+from springtide.levels import UNTOLD, Level, LevelRange
 
 #: Who acts when no operator does.
 ACTOR_CONTROLLER = "controller"
@@ -100,6 +101,10 @@ class Cause(StrEnum):
     QUOTAS_ALTERED = "quotas_altered"
     #: An operator rebuilt the rows of a cluster whose ZooKeeper went back, from what its brokers hold.
     METADATA_RECOVERED = "metadata_recovered"
+    #: An operator finalized an upgrade: what is new in the release is written from now on.
+    UPGRADE_FINALIZED = "upgrade_finalized"
+    #: All processes support a higher level, or no longer do.
+    UPGRADE_POSSIBLE = "upgrade_possible"
     #: An operator brought a topic back from logs that brokers had set aside.
     TOPIC_BROUGHT_BACK = "topic_brought_back"
     #: A controller that took over finished what its predecessor had begun.
@@ -148,6 +153,8 @@ class BrokerRegistration(msgspec.Struct, frozen=True, kw_only=True):
     epoch_before_recovery: by which the incarnation knew itself when a recovery gave it `broker_epoch`, until
         it is unfenced under that (11.4, recovery); -1: none.
     worker_of: the broker that this one is a worker of, as it says itself; None: it is a broker's only one.
+    levels: the feature levels that it can run at. UNSET, and so not in the row, if it told none and while the
+        cluster is at a level whose rows don't have them (levels.RANGES_IN_ROWS).
     """
 
     broker_id: int
@@ -175,6 +182,7 @@ class BrokerRegistration(msgspec.Struct, frozen=True, kw_only=True):
     chain_epoch: BrokerEpoch = NO_BROKER_EPOCH
     epoch_before_recovery: BrokerEpoch = NO_BROKER_EPOCH
     worker_of: int | None = None
+    levels: LevelRange | msgspec.UnsetType = msgspec.UNSET
     kind: ClassVar = MemberKind.BROKER
 
     @property
@@ -233,6 +241,7 @@ class CoordinatorRegistration(msgspec.Struct, frozen=True, kw_only=True):
     coordinator_epoch: names the incarnation; minted as broker epochs are, from the same numbers.
     draining: gives its shards away and gets none. demoted: owns only what no other may. Set by operators, and
         kept over restarts.
+    levels: as BrokerRegistration has them.
     """
 
     coordinator_id: int
@@ -248,6 +257,7 @@ class CoordinatorRegistration(msgspec.Struct, frozen=True, kw_only=True):
     demoted: bool = False
     registered_at_ms: int = 0
     version: str = ""
+    levels: LevelRange | msgspec.UnsetType = msgspec.UNSET
     kind: ClassVar = MemberKind.COORDINATOR
 
     @property
@@ -283,6 +293,21 @@ class CoordinatorRegistration(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Member = BrokerRegistration | CoordinatorRegistration
+
+
+class LevelRecord(msgspec.Struct, frozen=True, kw_only=True, tag="level"):
+    """The cluster's feature level, in a row of its own. A cluster without the row is at UNTOLD."""
+
+    level: Level = UNTOLD
+    change: Change
+
+
+class UpgradeRecord(msgspec.Struct, frozen=True, kw_only=True, tag="upgrade"):
+    """Since when all brokers and coordinators support a higher level than the cluster's (Unix time); None:
+    they don't."""
+
+    pending_since_ms: int | None
+    change: Change
 
 
 class ClusterRecord(msgspec.Struct, frozen=True, kw_only=True, tag="cluster"):
@@ -387,6 +412,8 @@ Record = (
     | RemoveTopicRecord
     | PartitionRecord
     | ProducerIdsRecord
+    | LevelRecord
+    | UpgradeRecord
     | AclsRecord
     | UserRecord
     | QuotasRecord

@@ -43,6 +43,7 @@ from controller.shell.outcomes import ClusterExists, NotActive, OutcomeUnknown, 
 from controller.shell.published import truth
 from controller.shell.timekeeper import Timekeeper
 from springtide.contract.epochs import NO_CONTROLLER_EPOCH, ControllerEpoch
+from springtide.levels import NEWEST
 
 log = logging.getLogger(__name__)
 
@@ -190,6 +191,7 @@ class Engine:
             record,
             term=term,
             write_id=self._ids.new_id(),
+            level=NEWEST,
         )
         match await self._meta.start_write(operations).outcome():
             case Committed():

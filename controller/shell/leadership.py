@@ -48,12 +48,14 @@ from controller.shell.meta import (
     Unknown,
 )
 from springtide.contract.epochs import ControllerEpoch
+from springtide.levels import LevelRange
 
 log = logging.getLogger(__name__)
 
 EPOCH_PATH: Final = "/controller_epoch"
 CONTROLLERS_PATH: Final = "/controllers"
 ACTIVE_PATH: Final = "/controllers/active"
+RUNNING_PATH: Final = "/controllers/running"
 CLUSTERS_PATH: Final = "/clusters"
 
 #: A proof of authority is renewed this many times per session timeout.
@@ -81,13 +83,24 @@ class EpochRow(msgspec.Struct, frozen=True, kw_only=True):
 class ClaimRow(msgspec.Struct, frozen=True, kw_only=True):
     """`/controllers/active`, ephemeral. `claim_id` tells a claim from an earlier one of the same controller.
     halted: clusters for which nothing is decided in this term, and the evidence that their metadata went
-    back."""
+    back. levels: that the controller can run at; UNSET: it told none."""
 
     controller_id: str
     url: str
     controller_epoch: ControllerEpoch
     claim_id: str
     halted: dict[str, str] = {}
+    levels: LevelRange | msgspec.UnsetType = msgspec.UNSET
+
+
+class RunningRow(msgspec.Struct, frozen=True, kw_only=True):
+    """`/controllers/running/{controller_id}`, ephemeral: a controller that runs, standbys too, so that one
+    sees which releases are there. Those of release 0.1 have no such row."""
+
+    controller_id: str
+    url: str
+    version: str
+    levels: LevelRange
 
 
 class Resigned(Exception):

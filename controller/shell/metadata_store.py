@@ -30,6 +30,7 @@ from controller.core.records import (
     Cause,
     Change,
     ClusterRecord,
+    LevelRecord,
     MemberKind,
     MemberRecord,
     PartitionRecord,
@@ -40,6 +41,7 @@ from controller.core.records import (
     RemoveTopicRecord,
     SecurityRecord,
     TopicRecord,
+    UpgradeRecord,
     UserRecord,
 )
 from controller.core.witnesses import TermStart
@@ -77,12 +79,14 @@ from controller.shell.rows import (
     encode_chunk,
     encode_row,
     head_path,
+    level_path,
     member_path,
     members_path,
     partition_bytes_max,
     producer_ids_path,
     topic_path,
     topics_path,
+    upgrade_path,
 )
 from controller.shell.security_rows import (
     ACLS,
@@ -94,6 +98,7 @@ from controller.shell.security_rows import (
     security_path,
 )
 from springtide.contract.partition_state import TopicState
+from springtide.levels import SUPPORTED, UNTOLD, Level, explain_level
 
 log = logging.getLogger(__name__)
 
@@ -112,7 +117,7 @@ _PATH_BYTES: Final = 160
 _SMALL_ROW_BYTES: Final = 600
 _TERM_BYTES: Final = 110
 
-_EntityRecord = MemberRecord | SecurityRecord
+_EntityRecord = LevelRecord | UpgradeRecord | MemberRecord | SecurityRecord
 
 
 class Fenced(Exception):
@@ -126,6 +131,21 @@ class Conflict(Exception):
 
 class MetadataCorrupt(Exception):
     """A cluster's znodes can't be read as rows, or some are missing."""
+
+
+class UnsupportedLevel(Exception):
+    """A cluster is at a level at which this release can't run."""
+
+    def __init__(self, cluster: str, level: Level) -> None:
+        super().__init__(f"cluster {cluster!r} is at {explain_level(level)}")
+        self.cluster = cluster
+        self.level = level
+
+
+class _LeveledRow(msgspec.Struct):
+    """The part of a level's row that each release can read."""
+
+    level: Level
 
 
 @dataclass(slots=True)
@@ -177,7 +197,7 @@ class ClusterStore:
         self._forgets_terms = False
         self._cluster: tuple[ClusterRecord, int, int] | None = None  # record, number, znode version
         self._producer_ids: tuple[ProducerIdsRecord, int, int] | None = None
-        #: Brokers, coordinators, ACLs, users and quotas, by path.
+        #: The level, brokers, coordinators, ACLs, users and quotas, by path.
         self._entities: dict[str, tuple[_EntityRecord, int, int]] = {}
         #: Paths of the folders that exist, of those that are made with their first row.
         self._folders: set[str] = set()
@@ -194,8 +214,11 @@ class ClusterStore:
 
         Raises:
             MetaUnavailable, MetadataCorrupt
+            UnsupportedLevel: this release can't run at the cluster's level; none of its other rows was read.
         """
-        head = await self._meta.get(head_path(self.cluster))
+        level, head = await self._meta.get_many([level_path(self.cluster), head_path(self.cluster)])
+        if level is not None:
+            self._load_level(level)
         if head is None:
             return False
         self._head_version = head.version
@@ -237,14 +260,26 @@ class ClusterStore:
     def head_version(self) -> int:
         return self._head_version
 
+    def _load_level(self, node: Node) -> None:
+        path = level_path(self.cluster)
+        try:
+            level = msgspec.json.decode(node.data, type=_LeveledRow).level
+            if not SUPPORTED.has(level):
+                raise UnsupportedLevel(self.cluster, level)
+            self._entities[path] = (*decode_row(node.data, LevelRecord), node.version)
+        except msgspec.MsgspecError as error:
+            raise MetadataCorrupt(f"cluster {self.cluster!r}: {error}") from error
+
     async def _load_cluster_rows(self) -> None:
-        paths = [cluster_path(self.cluster), producer_ids_path(self.cluster)]
-        cluster, producer_ids = await self._meta.get_many(paths)
+        paths = [cluster_path(self.cluster), producer_ids_path(self.cluster), upgrade_path(self.cluster)]
+        cluster, producer_ids, upgrade = await self._meta.get_many(paths)
         if cluster is None:
             raise MetadataCorrupt(f"{paths[0]} is missing")
         self._cluster = (*decode_row(cluster.data, ClusterRecord), cluster.version)
         if producer_ids is not None:
             self._producer_ids = (*decode_row(producer_ids.data, ProducerIdsRecord), producer_ids.version)
+        if upgrade is not None:
+            self._entities[paths[2]] = (*decode_row(upgrade.data, UpgradeRecord), upgrade.version)
         await self._find_folders(members_path(self.cluster, MemberKind.COORDINATOR))
         for kind in MemberKind:
             for path, node in await self._load_members(kind):
@@ -568,6 +603,10 @@ class ClusterStore:
                 assert self._cluster is not None
                 self._cluster = (record, number, self._cluster[2])
                 batch.has_cluster = True
+            case LevelRecord():
+                self._put_entity(level_path(self.cluster), record, batch)
+            case UpgradeRecord():
+                self._put_entity(upgrade_path(self.cluster), record, batch)
             case ProducerIdsRecord():
                 known_version = -1 if self._producer_ids is None else self._producer_ids[2]
                 self._producer_ids = (record, number, known_version)
@@ -712,14 +751,24 @@ def _put(path: str, data: bytes, version: int) -> Operation:
     return Create(path, data) if version < 0 else SetData(path, data, version)
 
 
-def cluster_creation(cluster: str, record: ClusterRecord, *, term: Term, write_id: str) -> list[Operation]:
+def cluster_creation(
+    cluster: str, record: ClusterRecord, *, term: Term, write_id: str, level: Level = UNTOLD
+) -> list[Operation]:
     """One write that makes an empty cluster; rejected at index 1 when the name is taken."""
     start = TermStart(controller_epoch=term.controller_epoch, lineage=term.lineage, records=0)
     head = HeadRow(write_id=write_id, controller_epoch=term.controller_epoch, records=1, terms=(start,))
     return [
         term.epoch_check,
         Create(cluster_path(cluster), encode_row(record, 1)),
+        *_level_row(cluster, level, record.change),
         Create(head_path(cluster), msgspec.json.encode(head)),
         Create(members_path(cluster, MemberKind.BROKER), b""),
         Create(topics_path(cluster), b""),
     ]
+
+
+def _level_row(cluster: str, level: Level, change: Change) -> list[Operation]:
+    """The level of a new cluster, as part of the record that makes it."""
+    if not level:
+        return []
+    return [Create(level_path(cluster), encode_row(LevelRecord(level=level, change=change), 1))]

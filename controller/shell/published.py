@@ -7,7 +7,7 @@ on a standby it is a copy read from ZooKeeper, with its age.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple, assert_never
+from typing import Any, Final, NamedTuple, assert_never
 
 import msgspec
 
@@ -18,6 +18,7 @@ from controller.core.records import (
     AclsRecord,
     Change,
     ClusterRecord,
+    LevelRecord,
     MemberRecord,
     PartitionRecord,
     ProducerIdsRecord,
@@ -27,12 +28,14 @@ from controller.core.records import (
     RemoveTopicRecord,
     SecurityRecord,
     TopicRecord,
+    UpgradeRecord,
     UserRecord,
 )
 from controller.shell.security_rows import pattern_row
 from springtide.contract.epochs import ControllerEpoch
 from springtide.contract.partition_state import PartitionKey, PartitionState
 from springtide.contract.security import AclsOfPattern, UserSecrets
+from springtide.levels import Level
 
 
 class Published:
@@ -74,7 +77,11 @@ class Published:
                 self._remember((Entity.TOPIC, topic.topic_id), change, number)
             case ClusterRecord(change=change):
                 self._remember((Entity.CLUSTER, self.cluster), change, number)
-            case UserRecord(is_of_unknown=True) | ProducerIdsRecord():
+            case LevelRecord(change=change):
+                # A new cluster has both rows by one change.
+                if number > self.versions.get((Entity.CLUSTER, self.cluster), -1):
+                    self._remember((Entity.CLUSTER, self.cluster), change, number)
+            case UserRecord(is_of_unknown=True) | ProducerIdsRecord() | UpgradeRecord():
                 pass  # A key that is made once, and blocks of numbers, have no history.
             case AclsRecord() | UserRecord() | QuotasRecord():
                 self._replay_security(record, number)
@@ -129,10 +136,10 @@ def observe(published: Published, record: Record, number: int) -> PersistedChang
             return PersistedChange(record, number, image.members_of(member.kind).get(member.member_id))
         case RemoveMemberRecord(kind=kind, member_id=member_id):
             return PersistedChange(record, number, image.members_of(kind).get(member_id))
-        case ClusterRecord():
+        case ClusterRecord() | LevelRecord():
             previous = AuditedCluster.of(image) if image.cluster_id else None
             return PersistedChange(record, number, previous)
-        case UserRecord(is_of_unknown=True) | ProducerIdsRecord():
+        case UserRecord(is_of_unknown=True) | ProducerIdsRecord() | UpgradeRecord():
             return None
         case AclsRecord() | UserRecord() | QuotasRecord():
             entity, entity_id, _ = _secured(record)
@@ -152,14 +159,26 @@ def _secured(record: SecurityRecord) -> tuple[Entity, str, msgspec.Struct]:
 
 
 class AuditedCluster(msgspec.Struct, frozen=True, kw_only=True):
-    """The cluster's own row, as the audit shows it."""
+    """The cluster's own row and its level, as the audit shows them. level: UNSET at 0."""
 
     cluster_id: str
     configs: dict[str, str]
+    level: Level | msgspec.UnsetType = msgspec.UNSET
 
     @classmethod
-    def of(cls, source: ClusterImage | ClusterRecord) -> AuditedCluster:
-        return cls(cluster_id=source.cluster_id, configs=dict(source.configs))
+    def of(cls, image: ClusterImage) -> AuditedCluster:
+        return cls(
+            cluster_id=image.cluster_id, configs=dict(image.configs), level=image.level or msgspec.UNSET
+        )
+
+    def after(self, record: ClusterRecord | LevelRecord) -> AuditedCluster:
+        """Return the cluster as it is after the record."""
+        if isinstance(record, LevelRecord):
+            return msgspec.structs.replace(self, level=record.level or msgspec.UNSET)
+        return msgspec.structs.replace(self, cluster_id=record.cluster_id, configs=dict(record.configs))
+
+
+_NO_CLUSTER: Final = AuditedCluster(cluster_id="", configs={})
 
 
 class AuditedUser(msgspec.Struct, frozen=True, kw_only=True):
@@ -181,7 +200,8 @@ def snapshot(value: msgspec.Struct) -> dict[str, Any]:
         case _:
             pass
     # By its fields: a PartitionState leaves out what stands in it by default, and people are to see it.
-    shown: dict[str, Any] = msgspec.to_builtins(msgspec.structs.asdict(value))
+    fields = msgspec.structs.asdict(value).items()
+    shown: dict[str, Any] = msgspec.to_builtins({k: v for k, v in fields if v is not msgspec.UNSET})
     return shown
 
 
@@ -203,12 +223,13 @@ def render(
             entity, entity_id, after = Entity(member.kind), str(member.member_id), member
         case RemoveMemberRecord(kind=kind, member_id=member_id):
             entity, entity_id = Entity(kind), str(member_id)
-        case ClusterRecord():
-            entity, entity_id, after = Entity.CLUSTER, cluster, AuditedCluster.of(record)
+        case ClusterRecord() | LevelRecord():
+            known = before if isinstance(before, AuditedCluster) else _NO_CLUSTER
+            entity, entity_id, after = Entity.CLUSTER, cluster, known.after(record)
         case AclsRecord() | UserRecord() | QuotasRecord():
             entity, entity_id, value = _secured(record)
             after = None if record.is_removal else value
-        case ProducerIdsRecord():
+        case ProducerIdsRecord() | UpgradeRecord():
             return []
         case _:
             assert_never(record)

@@ -1,5 +1,7 @@
 """The rows of a cluster's entities in ZooKeeper, and their paths.
 
+    /clusters/{cluster}/level                             LevelRecord: read first; none at level 0
+    /clusters/{cluster}/upgrade                           UpgradeRecord; none until an upgrade waits
     /clusters/{cluster}                                   ClusterRecord
     /clusters/{cluster}/head                              HeadRow: the last write
     /clusters/{cluster}/brokers/{broker_id}               MemberRecord of a BrokerRegistration
@@ -128,6 +130,14 @@ class ChunkRow(msgspec.Struct, frozen=True, kw_only=True):
 
 def cluster_path(cluster: str) -> str:
     return f"/clusters/{cluster}"
+
+
+def level_path(cluster: str) -> str:
+    return f"/clusters/{cluster}/level"
+
+
+def upgrade_path(cluster: str) -> str:
+    return f"/clusters/{cluster}/upgrade"
 
 
 def head_path(cluster: str) -> str:

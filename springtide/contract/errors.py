@@ -50,6 +50,9 @@ class ControllerError(StrEnum):
     #: A broker knows of metadata that ZooKeeper no longer has: this controller decides nothing (section 11,
     #: when ZooKeeper goes back).
     METADATA_WENT_BACK = "metadata_went_back"
+    #: The process can't run at the cluster's feature level (docs/upgrades.md). Told to processes that know
+    #: levels; others get INVALID_REQUEST.
+    UNSUPPORTED_LEVEL = "unsupported_level"
 
 
 class ControllerAnswer(msgspec.Struct, frozen=True, kw_only=True):

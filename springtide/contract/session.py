@@ -24,6 +24,7 @@ from springtide.contract.errors import ControllerAnswer
 from springtide.contract.groups import GroupNews
 from springtide.contract.missing_topics import MissingTopic
 from springtide.contract.preflight import PreflightTarget
+from springtide.levels import UNTOLD, Level, LevelRange
 
 #: Unanswered incarnations that a directory remembers; the oldest are forgotten first.
 UNANSWERED_INCARNATIONS_MAX = 16
@@ -120,6 +121,7 @@ class RegisterRequest(msgspec.Struct, frozen=True, kw_only=True):
         port are those of the listener that other processes use.
     listeners: all listeners, by name; none where the only one has no name.
     worker_of: the broker that the process is a worker of, on worker 0 too; None: it is the only one.
+    levels: that this process can run at; processes of older releases don't tell.
     """
 
     broker_id: int
@@ -137,6 +139,7 @@ class RegisterRequest(msgspec.Struct, frozen=True, kw_only=True):
     version: str = ""
     witness: Witness | None = None
     worker_of: int | None = None
+    levels: LevelRange = LevelRange()
 
 
 class RegisterResponse(ControllerAnswer, frozen=True, kw_only=True):
@@ -153,6 +156,8 @@ class RegisterResponse(ControllerAnswer, frozen=True, kw_only=True):
     #: Goes into the seals of logs (docs/replication.md 3.9, after total power loss): a seal proves something
     #: as long as this stays.
     chain_epoch: BrokerEpoch = NO_BROKER_EPOCH
+    #: The cluster's feature level, by which the process writes from now on.
+    level: Level = UNTOLD
 
 
 class ClockLeap(msgspec.Struct, frozen=True, kw_only=True):
@@ -228,6 +233,8 @@ class HeartbeatRequest(msgspec.Struct, frozen=True, kw_only=True):
     missing_topics: tuple[MissingTopic, ...] = ()
     #: None: not known; processes of older releases don't tell.
     load: ProcessLoad | None = None
+    #: As RegisterRequest has them: a controller that took over learns them from this.
+    levels: LevelRange = LevelRange()
 
 
 class HeartbeatResponse(ControllerAnswer, frozen=True, kw_only=True):

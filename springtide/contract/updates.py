@@ -30,6 +30,7 @@ from springtide.contract.errors import ControllerAnswer
 from springtide.contract.partition_state import PartitionState, TopicState, WriterId
 from springtide.contract.security import AclsOfPattern, EntityQuotas, UserSecrets
 from springtide.contract.session import ListenerAddress, Witness
+from springtide.levels import UNTOLD, Level
 
 
 class BrokerEndpoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,6 +102,7 @@ class UpdateBatch(ControllerAnswer, frozen=True, kw_only=True):
     cluster_configs: cluster-wide defaults that brokers need (dotted Kafka names), whole; UNSET: unchanged.
     acls, users, quotas: those that changed; one that is empty is gone.
     lineage, records: what the broker will be a witness of (session.Witness).
+    level: the cluster's feature level, by which the process writes from now on.
     """
 
     broker_epoch: BrokerEpoch = NO_BROKER_EPOCH
@@ -118,6 +120,7 @@ class UpdateBatch(ControllerAnswer, frozen=True, kw_only=True):
     users: tuple[UserSecrets, ...] = ()
     quotas: tuple[EntityQuotas, ...] = ()
     records: int = -1
+    level: Level = UNTOLD
 
 
 class ProducerIdsRequest(msgspec.Struct, frozen=True, kw_only=True):

@@ -38,6 +38,7 @@ from controller.core.records import (
     AclsRecord,
     Cause,
     ClusterRecord,
+    LevelRecord,
     MemberKind,
     MemberRecord,
     PartitionRecord,
@@ -48,6 +49,7 @@ from controller.core.records import (
     RemoveTopicRecord,
     SecurityRecord,
     TopicRecord,
+    UpgradeRecord,
     UserRecord,
 )
 from controller.core.shards import missing_topics
@@ -101,6 +103,10 @@ def row_key(record: Record) -> str:
             return "cluster"
         case ProducerIdsRecord():
             return "producer_ids"
+        case LevelRecord():
+            return "level"
+        case UpgradeRecord():
+            return "upgrade"
         case MemberRecord(registration=member):
             return f"{member.kind}/{member.member_id}"
         case RemoveMemberRecord():
@@ -122,6 +128,8 @@ def image_from(rows: dict[str, Any]) -> ClusterImage:
     image = ClusterImage()
     rank = {
         "cluster": 0,
+        "level": 1,
+        "upgrade": 1,
         "producer_ids": 1,
         "broker": 2,
         "coordinator": 2,

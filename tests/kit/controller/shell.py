@@ -48,6 +48,7 @@ from springtide.contract.session import (
     ShutdownKind,
     Witness,
 )
+from springtide.levels import UNTOLD, Level
 from tests.kit.clocks import WALL_START_MS, VirtualClock
 from tests.kit.memory.zookeeper import MemoryMeta
 
@@ -163,12 +164,13 @@ async def begin_term(meta: MemoryMeta, clock: VirtualClock) -> Term:
     return term
 
 
-async def make_cluster(meta: Meta, term: Term, *, cluster: str = "prod") -> None:
+async def make_cluster(meta: Meta, term: Term, *, cluster: str = "prod", level: Level = UNTOLD) -> None:
     operations = cluster_creation(
         cluster,
         ClusterRecord(cluster_id="CCCCCCCCCCCCCCCCCCCCCC", change=CHANGE),
         term=term,
         write_id="first",
+        level=level,
     )
     await meta.start_write(operations).outcome()
 
