@@ -37,10 +37,10 @@ from admin_api.operations.models import OperationView
 from admin_api.plans.models import PlanView
 from controller.face.cluster import Entity, brokers_of, status_of
 from controller.face.operations import endpoint_of
-from springtide.contract.session import BrokerStatus
 
 router = APIRouter(route_class=StrictRoute, tags=["Brokers"])
 
+BrokerStatusWord = Literal["waiting", "fenced", "active", "shutting_down"]
 BrokerSort = Literal[
     "broker_id",
     "-broker_id",
@@ -141,7 +141,7 @@ async def list_brokers(
     request: Request,
     services: Serving,
     cluster: ClusterPath,
-    state: Annotated[BrokerStatus | None, Query(description="only brokers in this state")] = None,
+    state: Annotated[BrokerStatusWord | None, Query(description="only brokers in this state")] = None,
     search: Search = None,
     sort: Annotated[
         BrokerSort,
@@ -159,7 +159,7 @@ async def list_brokers(
     chosen = [
         workers
         for workers in known
-        if (state is None or status_of(workers) is state)
+        if (state is None or status_of(workers) == state)
         and is_found(search, str(workers[0].owner_id), endpoint_of(workers[0]), workers[0].rack)
     ]
     brokers, token = paging.page_of(

@@ -178,6 +178,8 @@ def _address(cluster: str, kind: ResourceKind, name: str) -> Address:
     """Return the address of the resource. Raise invalid_request if the name is not a broker's id."""
     if kind is ResourceKind.TOPIC:
         return Address(cluster=cluster, entity=Entity.TOPIC, topic=name)
+    if kind is not ResourceKind.BROKER:
+        raise ProblemError("invalid_request", "this release has no settings of resources of that kind")
     if name == "":
         return Address(cluster=cluster, entity=Entity.CLUSTER)
     if not (name.isascii() and name.isdigit() and len(name) <= 10 and int(name) <= INT32_MAX):

@@ -149,6 +149,8 @@ def check_proposal(
         or not set(members) <= set(state.replicas)
     ):
         return ControllerError.INVALID_REQUEST
+    if proposal.recovery is LeaderRecovery.UNKNOWN:
+        return ControllerError.INVALID_REQUEST
     if proposal.recovery is LeaderRecovery.RECOVERING and (
         len(members) > 1 or state.recovery is LeaderRecovery.RECOVERED
     ):

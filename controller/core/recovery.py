@@ -543,7 +543,7 @@ def _registration(image: ClusterImage, holdings: Holdings, broker_epoch: BrokerE
         listeners=identity.listeners,
         log_dir_ids=identity.log_dir_ids,
         offline_log_dir_ids=identity.offline_log_dir_ids,
-        last_shutdown=identity.last_shutdown,
+        last_shutdown=identity.last_shutdown.judged,
         version=identity.version,
         admitted=True,
         fenced=True,

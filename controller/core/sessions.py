@@ -137,7 +137,7 @@ class Sessions(Presence):
             assigned_rack=assigned,
             own_rack=None if assigned is None else request.rack,
             labels={} if like is None else like.labels,
-            last_shutdown=request.last_shutdown,
+            last_shutdown=request.last_shutdown.judged,
             registered_at_ms=draft.wall_ms,
             version=request.version,
             chain_epoch=BrokerEpoch(

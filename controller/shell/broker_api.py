@@ -59,6 +59,7 @@ from springtide.contract.updates import (
     ProducerIdsResponse,
     UpdateBatch,
 )
+from springtide.contract.words import WireWord
 
 log = logging.getLogger(__name__)
 
@@ -502,8 +503,8 @@ def _content(kind: type) -> dict[str, Any]:
     return {"content": {"application/json": {"schema": _schema(kind)}}}
 
 
-_OPEN_ENUMS: Final = frozenset({ProblemCode.__name__})
-"""Brokers of a later release may send other words, which are taken."""
+_OPEN_ENUMS: Final = frozenset({ProblemCode.__name__, *(word.__name__ for word in WireWord.__subclasses__())})
+"""Processes of a later release may send other words, which are taken."""
 
 
 @cache

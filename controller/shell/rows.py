@@ -48,6 +48,7 @@ from springtide.contract.partition_state import (
     PartitionState,
     Shard,
 )
+from springtide.contract.words import known
 
 PARTITIONS_PER_CHUNK: Final = 100
 #: ZooKeeper refuses a request above jute.maxbuffer, 1 MiB unless configured, by closing the connection; a
@@ -180,6 +181,8 @@ _encode: Final = msgspec.json.Encoder().encode
 
 def encode_row(record: Record, version: int) -> bytes:
     """Return the row of a record: its fields, and the record's number."""
+    if isinstance(record, MemberRecord):
+        _check_words(record.registration)
     numbered = {"version": version, "change": shorten(record.change)}
     return _encode(msgspec.structs.asdict(record) | numbered)
 
@@ -193,7 +196,13 @@ def decode_member(data: bytes, kind: MemberKind) -> tuple[MemberRecord, int]:
     """Return what `decode_row` does: what a member's row has depends on its kind. Raises as `decode_row`."""
     row = msgspec.json.decode(data, type=_MemberRow)
     registration = msgspec.json.decode(row.registration, type=_REGISTRATIONS[kind])
+    _check_words(registration)
     return MemberRecord(registration=registration, change=row.change), row.version
+
+
+def _check_words(member: Member) -> None:
+    if isinstance(member, BrokerRegistration):
+        known(member.last_shutdown)
 
 
 def shorten(change: Change) -> Change:
@@ -219,6 +228,7 @@ def encode_chunk(topic: str, topic_id: str, records: Iterable[PartitionRecord]) 
             last = record.change
             index = changes.setdefault(shorten(last), len(changes))
             tail = b',"change":%d}' % index
+        known(record.state.recovery)
         rows.append(b"{" + _encode(record.state)[skipped:-1] + tail)
     row = ChunkRow(topic=topic, topic_id=topic_id, changes=tuple(changes), partitions=())
     return _encode(row).removesuffix(b"]}") + b",".join(rows) + b"]}"
@@ -255,7 +265,7 @@ def decode_chunk(
                     last_known_elr=row.last_known_elr,
                     last_known_leader=row.last_known_leader,
                     min_insync_replicas=row.min_insync_replicas,
-                    recovery=row.recovery,
+                    recovery=known(row.recovery),
                     unclean_leader_epoch=row.unclean_leader_epoch,
                     high_watermark_floor=row.high_watermark_floor,
                     shard=row.shard,

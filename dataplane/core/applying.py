@@ -45,7 +45,7 @@ from dataplane.core.log_port import LogError
 from dataplane.core.replica import Replica
 from dataplane.core.role import Offline
 from springtide.contract.lag_report import ProblemCode
-from springtide.contract.partition_state import PartitionKey, PartitionState, TopicState
+from springtide.contract.partition_state import LeaderRecovery, PartitionKey, PartitionState, TopicState
 from springtide.contract.updates import AHEAD, ApplyFailure, UpdateBatch
 
 ENTRIES_PER_TURN: Final = 64
@@ -133,6 +133,9 @@ class Applying(Generic[H]):
         broker, key = self._broker, (state.topic_id, state.partition)
         is_replica = broker.broker_id in state.replicas
         hosted = broker.partitions.get(key)
+        if state.recovery is LeaderRecovery.UNKNOWN:
+            detail = "the state is of a later release, and has a word that this one does not know"
+            return (yield from _failure(state, "other", detail))
         try:
             if hosted is None:
                 if not is_replica:

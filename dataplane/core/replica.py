@@ -39,7 +39,7 @@ from dataplane.core.role import Offline, ReplicaParts
 from springtide.contract.epochs import NO_LEADER_EPOCH
 from springtide.contract.errors import ControllerError
 from springtide.contract.lag_report import IsrProposalResult, ProblemCode
-from springtide.contract.partition_state import PartitionState
+from springtide.contract.partition_state import LeaderRecovery, PartitionState
 from springtide.wire.errors import ErrorCode
 
 
@@ -205,6 +205,8 @@ class Replica(ReplicaParts):
         if leader is not None and result.error is ControllerError.INELIGIBLE_REPLICA:
             leader.on_proposal_refused(result, now_ms=now_ms)
         state = result.state
+        if state is not None and state.recovery is LeaderRecovery.UNKNOWN:
+            state = None  # of a later release: its batch is refused, too
         if state is not None and (self.state is None or state.partition_epoch > self.state.partition_epoch):
             effects = self.on_partition_state(state, now_ms=now_ms)
         leader = self.leading

@@ -8,21 +8,21 @@ write was lost, the client finds out whether the write was carried out, as with 
 
 from __future__ import annotations
 
-from enum import StrEnum
-
 import msgspec
 
 from springtide.contract.epochs import BrokerEpoch
 from springtide.contract.errors import ControllerAnswer
 from springtide.contract.security import QuotaEntity
+from springtide.contract.words import WireWord
 from springtide.security.acls.model import AclBinding, AclFilter
 
 
-class ResourceKind(StrEnum):
+class ResourceKind(WireWord):
     """The owner of settings. A broker named "" stands for the defaults of all, which are the cluster's."""
 
     TOPIC = "topic"
     BROKER = "broker"
+    UNKNOWN = "unknown"
 
 
 class TopicToCreate(msgspec.Struct, frozen=True, kw_only=True):
@@ -223,20 +223,24 @@ class AdminRequest(msgspec.Struct, frozen=True, kw_only=True):
     call: AdminCall
 
 
-class ConfigSource(StrEnum):
+class ConfigSource(WireWord):
     """The place that a value comes from."""
 
     TOPIC = "topic"
     BROKER = "broker"
     CLUSTER = "cluster"
     DEFAULT = "default"
+    UNKNOWN = "unknown"
 
 
-class ConfigType(StrEnum):
+class ConfigType(WireWord):
+    """The form of a setting's value."""
+
     BOOLEAN = "boolean"
     STRING = "string"
     LONG = "long"
     LIST = "list"
+    UNKNOWN = "unknown"
 
 
 class ConfigValue(msgspec.Struct, frozen=True, kw_only=True):

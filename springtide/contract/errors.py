@@ -6,14 +6,13 @@ as strings, so that a log line or a captured body explains itself.
 
 from __future__ import annotations
 
-from enum import StrEnum
-
 import msgspec
 
 from springtide.contract.epochs import NO_CONTROLLER_EPOCH, ControllerEpoch
+from springtide.contract.words import WireWord
 
 
-class ControllerError(StrEnum):
+class ControllerError(WireWord):
     """The outcome of a request to the controller, or of one entry of it."""
 
     NONE = "none"
@@ -53,6 +52,8 @@ class ControllerError(StrEnum):
     #: The process can't run at the cluster's feature level (docs/upgrades.md). Told to processes that know
     #: levels; others get INVALID_REQUEST.
     UNSUPPORTED_LEVEL = "unsupported_level"
+    #: An error of a later release: ask again.
+    UNKNOWN = "unknown"
 
 
 class ControllerAnswer(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,7 +8,6 @@ partition epochs order everything).
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import Final
 
 import msgspec
@@ -20,6 +19,7 @@ from springtide.contract.epochs import (
     LeaderEpoch,
     PartitionEpoch,
 )
+from springtide.contract.words import WireWord
 
 NO_LEADER = -1
 NO_COORDINATOR = -1
@@ -27,11 +27,13 @@ NO_COORDINATOR = -1
 NO_EPOCH = -1
 
 
-class LeaderRecovery(StrEnum):
-    """The state of the leader: RECOVERING if elected uncleanly, until it has confirmed its log (KIP-704)."""
+class LeaderRecovery(WireWord):
+    """The state of the leader: RECOVERING if elected uncleanly, until it has confirmed its log (KIP-704). A
+    state that has it UNKNOWN is not applied, and a proposal is refused."""
 
     RECOVERED = "recovered"
     RECOVERING = "recovering"
+    UNKNOWN = "unknown"
 
 
 class MoveThrottle(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,12 +8,11 @@ a broker of an older release, which does not report, holds an admission up until
 
 from __future__ import annotations
 
-from enum import StrEnum
-
 import msgspec
 
 from springtide.contract.epochs import BrokerEpoch
 from springtide.contract.errors import ControllerAnswer
+from springtide.contract.words import WireWord
 
 
 class PreflightTarget(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,11 +24,14 @@ class PreflightTarget(msgspec.Struct, frozen=True, kw_only=True):
     port: int
 
 
-class ReachFailure(StrEnum):
+class ReachFailure(WireWord):
+    """Why a listener is not as it should be."""
+
     #: No connection, or no answer on it.
     LISTENER_UNREACHABLE = "listener_unreachable"
     #: It answered, and does not speak what replication needs, or not the Kafka protocol at all.
     INCOMPATIBLE_VERSION = "incompatible_version"
+    UNKNOWN = "unknown"
 
 
 class PeerReach(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,8 +15,6 @@ that was acknowledged, the controller counts its grace from the *receive* time, 
 
 from __future__ import annotations
 
-from enum import StrEnum
-
 import msgspec
 
 from springtide.contract.epochs import NO_BROKER_EPOCH, NO_CONTROLLER_EPOCH, BrokerEpoch, ControllerEpoch
@@ -25,6 +23,7 @@ from springtide.contract.groups import GroupNews
 from springtide.contract.missing_topics import MissingTopic
 from springtide.contract.preflight import PreflightTarget
 from springtide.levels import UNTOLD, Level, LevelRange
+from springtide.contract.words import WireWord
 
 #: Unanswered incarnations that a directory remembers; the oldest are forgotten first.
 UNANSWERED_INCARNATIONS_MAX = 16
@@ -47,7 +46,7 @@ def owner_of(broker_id: int, worker_of: int | None) -> int:
     return broker_id if worker_of is None else worker_of
 
 
-class ShutdownKind(StrEnum):
+class ShutdownKind(WireWord):
     """The way in which this broker's previous incarnation stopped, as far as its own disk can prove."""
 
     #: No earlier incarnation on these directories.
@@ -58,6 +57,7 @@ class ShutdownKind(StrEnum):
     PROCESS_CRASH = "process_crash"
     #: Another boot, or nothing provable: unflushed bytes may be gone.
     MACHINE_CRASH = "machine_crash"
+    UNKNOWN = "unknown"
 
     @property
     def is_intact(self) -> bool:
@@ -65,14 +65,21 @@ class ShutdownKind(StrEnum):
         ones)."""
         return self in (ShutdownKind.CLEAN, ShutdownKind.PROCESS_CRASH)
 
+    @property
+    def judged(self) -> ShutdownKind:
+        """Return it as it is stored: what a later release says and this one does not know proves nothing."""
+        return ShutdownKind.MACHINE_CRASH if self is ShutdownKind.UNKNOWN else self
 
-class BrokerStatus(StrEnum):
-    """The status of a broker: what it may do. Told with each answer to a heartbeat."""
+
+class BrokerStatus(WireWord):
+    """The status of a broker: what it may do. Told with each answer to a heartbeat. After one that is UNKNOWN
+    the broker goes on as it was told before."""
 
     WAITING = "waiting"  # registered, not admitted by an operator: holds nothing
     FENCED = "fenced"  # admitted, not yet (or no longer) trusted: leads nothing, joins no ISR
     ACTIVE = "active"
     SHUTTING_DOWN = "shutting_down"  # leads nothing, joins no ISR, still follows
+    UNKNOWN = "unknown"
 
 
 class Witness(msgspec.Struct, frozen=True, kw_only=True):

@@ -75,14 +75,15 @@ class Lease:
         return self._held_until_ms
 
     def on_heartbeat_acked(self, response: HeartbeatResponse, *, sent_ms: int, now_ms: int) -> None:
-        """Take in a heartbeat's answer. `sent_ms`: read before the heartbeat was written."""
+        """Take in a heartbeat's answer. `sent_ms`: read before the heartbeat was written. A status that only
+        a later release knows renews a lease, and begins none."""
         if response.error in DISOWNED:
             self._end()
             return
         if response.error is not ControllerError.NONE or response.controller_epoch < self.controller_epoch:
             return
         self.controller_epoch = response.controller_epoch
-        if response.status not in _LEADS:
+        if response.status not in _LEADS and (self.is_revoked or response.status is not BrokerStatus.UNKNOWN):
             self._end()
             return
         self.lease_ms = response.lease_ms

@@ -183,7 +183,7 @@ class MemberSession:
                 return Meaning.REFUSED
         self.cluster_id = response.cluster_id or self.cluster_id
         self.broker_epoch = response.broker_epoch
-        self.status = response.status
+        self._on_status(response.status)
         self.heartbeat_interval_ms = max(1, response.heartbeat_interval_ms)
         self.applied = (NO_CONTROLLER_EPOCH, -1)
         self.failures = ()
@@ -229,10 +229,14 @@ class MemberSession:
         if response.error is not ControllerError.NONE:
             return _refusal(response.error)
         self.heartbeats.on_answer(asked.count, response)
-        self.status = response.status
+        self._on_status(response.status)
         self.remaining_leaderships = response.remaining_leaderships
         self.may_shut_down = self.may_shut_down or (self.wants_shutdown and response.may_shut_down)
         return Meaning.DONE
+
+    def _on_status(self, status: BrokerStatus) -> None:
+        if status is not BrokerStatus.UNKNOWN:
+            self.status = status
 
     # The metadata stream
 

@@ -29,6 +29,11 @@ _ERRORS: dict[ControllerError, tuple[ErrorCode, str]] = {
         ErrorCode.REQUEST_TIMED_OUT,
         "the controller did not answer in time: whether it was done is not known",
     ),
+    ControllerError.UNKNOWN: (
+        ErrorCode.REQUEST_TIMED_OUT,
+        "the controller is of a later release and gave an error that this one does not know: look whether it "
+        "was done",
+    ),
     ControllerError.INVALID_REQUEST: (ErrorCode.INVALID_REQUEST, "the controller could not read the request"),
 }
 _UNAVAILABLE = (ErrorCode.NOT_CONTROLLER, "no controller can be asked now; nothing was done")

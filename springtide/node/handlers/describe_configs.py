@@ -30,8 +30,15 @@ SOURCES = {
     ConfigSource.BROKER: 2,
     ConfigSource.CLUSTER: 3,  # a dynamic default of all brokers
     ConfigSource.DEFAULT: 5,
+    ConfigSource.UNKNOWN: 0,
 }
-TYPES = {ConfigType.BOOLEAN: 1, ConfigType.STRING: 2, ConfigType.LONG: 5, ConfigType.LIST: 7}
+TYPES = {
+    ConfigType.BOOLEAN: 1,
+    ConfigType.STRING: 2,
+    ConfigType.LONG: 5,
+    ConfigType.LIST: 7,
+    ConfigType.UNKNOWN: 0,
+}
 
 
 def handle(context: NodeContext, request: Request, message: DescribeConfigsRequest) -> None:

@@ -111,6 +111,18 @@ async def test_topics_are_created_each_alone_and_audited_as_the_clients(zookeepe
         assert change["actor"] == ACTOR
 
 
+async def test_a_kind_of_resource_of_a_later_release_is_refused_and_taken_for_no_other(
+    zookeeper: MemoryZooKeeper,
+) -> None:
+    async with controller(zookeeper) as rest:
+        await rest.form()
+        later = ConfigsToAlter(kind=ResourceKind.UNKNOWN, name="", configs={"retention.ms": "5"})
+        (outcome,) = await outcomes(rest, AlterConfigsCall(resources=(later,)))
+        assert outcome.error_code == 42
+        described = ConfigsToDescribe(kind=ResourceKind.UNKNOWN, name="1")
+        assert codes(await outcomes(rest, DescribeConfigsCall(resources=(described,)))) == [42]
+
+
 async def test_a_coordinator_sends_its_clients_requests_as_brokers_do(zookeeper: MemoryZooKeeper) -> None:
     async with controller(zookeeper) as rest:
         await rest.form()

@@ -22,7 +22,7 @@ from springtide.contract.epochs import BrokerEpoch, ControllerEpoch
 from springtide.contract.errors import ControllerError
 from springtide.contract.holdings import Holdings
 from springtide.contract.lag_report import LagReport
-from springtide.contract.partition_state import NO_LEADER, PartitionState
+from springtide.contract.partition_state import NO_LEADER, LeaderRecovery, PartitionState
 from springtide.contract.session import Heard, HeartbeatRequest, HeartbeatResponse, ShutdownKind, Witness
 from springtide.contract.updates import ApplyFailure
 from tests.kit.controller.core_cluster import CLUSTER_ID, Cluster, changed, seats, topic_id
@@ -82,6 +82,13 @@ def test_a_leader_that_knows_more_than_this_controller_is_not_fenced(
         partition_epoch=state.partition_epoch + partition_epochs,
     )
     assert check_proposal(cluster.image, state, 1, proposal) is ControllerError.NOT_CONTROLLER
+
+
+def test_a_proposal_with_a_word_of_a_later_release_is_refused() -> None:
+    cluster = created()
+    proposal = msgspec.structs.replace(cluster.proposal(1, 2, 3), recovery=LeaderRecovery.UNKNOWN)
+    error = check_proposal(cluster.image, cluster.partition(), 1, proposal)
+    assert error is ControllerError.INVALID_REQUEST
 
 
 def test_a_broker_that_nobody_registered_is_no_member() -> None:

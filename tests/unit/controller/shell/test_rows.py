@@ -13,6 +13,7 @@ from controller.core.records import (
     Change,
     CoordinatorRegistration,
     Member,
+    MemberKind,
     MemberRecord,
     PartitionRecord,
 )
@@ -37,6 +38,7 @@ from springtide.contract.partition_state import (
     Shard,
     WriterId,
 )
+from springtide.contract.session import ShutdownKind
 from tests.kit.controller.shell import CHANGE, TOPIC_ID
 
 numbers = st.integers(min_value=0, max_value=2**31 - 1)
@@ -90,7 +92,7 @@ def records(draw: st.DrawFn) -> list[PartitionRecord]:
                 last_known_elr=draw(ids),
                 last_known_leader=draw(st.integers(min_value=-1, max_value=2**31 - 1)),
                 min_insync_replicas=draw(numbers),
-                recovery=draw(st.sampled_from(LeaderRecovery)),
+                recovery=draw(st.sampled_from((LeaderRecovery.RECOVERED, LeaderRecovery.RECOVERING))),
                 unclean_leader_epoch=LeaderEpoch(draw(st.integers(min_value=-1, max_value=2**31 - 1))),
                 shard=draw(shards),
             ),
@@ -179,3 +181,39 @@ def test_a_members_row_calls_its_id_and_epoch_by_its_kind_and_does_not_name_the_
     assert b'"kind"' not in data
     assert decode_member(data, member.kind) == (record, 4)
     assert member_path("prod", member.kind, 3) == f"/clusters/prod/{member.kind}s/3"
+
+
+def test_a_word_of_a_later_release_is_never_in_a_row() -> None:
+    state = PartitionState(
+        topic_id=TOPIC_ID,
+        topic="orders",
+        partition=0,
+        replicas=(1,),
+        leader=1,
+        leader_epoch=LeaderEpoch(0),
+        partition_epoch=PartitionEpoch(0),
+        isr=(1,),
+        min_insync_replicas=1,
+        recovery=LeaderRecovery.RECOVERING,
+    )
+    chunk = encode_chunk("orders", TOPIC_ID, [PartitionRecord(state=state, change=CHANGE)])
+    with pytest.raises(msgspec.ValidationError, match="LeaderRecovery"):
+        decode_chunk(chunk.replace(b'"recovering"', b'"of_next_year"'))
+    unknown = msgspec.structs.replace(state, recovery=LeaderRecovery.UNKNOWN)
+    with pytest.raises(msgspec.ValidationError, match="LeaderRecovery"):
+        encode_chunk("orders", TOPIC_ID, [PartitionRecord(state=unknown, change=CHANGE)])
+
+    broker = BrokerRegistration(
+        broker_id=3,
+        broker_epoch=BrokerEpoch(9),
+        incarnation_id="i",
+        host="h",
+        port=1,
+        last_shutdown=ShutdownKind.CLEAN,
+    )
+    row = encode_row(MemberRecord(registration=broker, change=CHANGE), 1)
+    with pytest.raises(msgspec.ValidationError, match="ShutdownKind"):
+        decode_member(row.replace(b'"clean"', b'"of_next_year"'), MemberKind.BROKER)
+    broker = msgspec.structs.replace(broker, last_shutdown=ShutdownKind.UNKNOWN)
+    with pytest.raises(msgspec.ValidationError, match="ShutdownKind"):
+        encode_row(MemberRecord(registration=broker, change=CHANGE), 1)

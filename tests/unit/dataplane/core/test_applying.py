@@ -28,7 +28,7 @@ from dataplane.core.log_port import LogError
 from dataplane.core.replica import Replica
 from dataplane.core.results import ReplicaOptions
 from springtide.contract.epochs import ControllerEpoch
-from springtide.contract.partition_state import PartitionKey, PartitionState, TopicState
+from springtide.contract.partition_state import LeaderRecovery, PartitionKey, PartitionState, TopicState
 from springtide.contract.updates import UpdateBatch
 from tests.kit.dataplane.replica import TOPIC_ID, endpoint, held_lease, partition_state
 from tests.kit.memory.log import MemoryLog
@@ -140,6 +140,15 @@ def test_a_state_of_another_broker_deletes_what_was_moved_away_and_a_failure_is_
     ]
     assert [failure.code for failure in world.walk.failures] == ["storage_error"]
     assert (world.broker.partitions, world.broker.by_name, hosted.is_forgotten) == ({}, {}, True)
+
+
+def test_a_state_with_a_word_of_a_later_release_is_not_applied_and_costs_no_log() -> None:
+    world = World(KEY)
+    later = partition_state(recovery=LeaderRecovery.UNKNOWN)
+    detail = "the state is of a later release, and has a word that this one does not know"
+    assert world.apply(later, full=True)[0] == NotApplied(later, "other", detail)
+    assert [failure.code for failure in world.walk.failures] == ["other"]
+    assert list(world.broker.found) == [KEY]
 
 
 def test_i22_what_a_full_state_does_not_mention_is_set_aside_with_what_is_known() -> None:

@@ -130,3 +130,18 @@ def test_it_is_current_while_all_is_applied_that_the_last_answer_named(lease: Le
     assert not lease.is_current(1_050)
     lease.on_applied(controller_epoch=ControllerEpoch(1), sequence=9)
     assert lease.is_current(1_149)
+
+
+def test_a_status_of_a_later_release_renews_it_and_begins_none(lease: Lease) -> None:
+    acked(lease, 1_050, status=BrokerStatus.UNKNOWN)
+    assert lease.is_held(1_149)
+    acked(lease, 1_060, status=BrokerStatus.FENCED)
+    acked(lease, 1_070, status=BrokerStatus.UNKNOWN)
+    assert not lease.is_held(1_071)
+    assert lease.is_revoked
+
+
+def test_an_error_of_a_later_release_is_a_refusal_and_ends_nothing(lease: Lease) -> None:
+    acked(lease, 1_050, error=ControllerError.UNKNOWN)
+    assert lease.is_held(1_099)
+    assert not lease.is_held(1_100)

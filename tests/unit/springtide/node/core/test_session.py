@@ -223,3 +223,23 @@ def test_holdings_are_told_now_and_then_with_the_end_of_the_process_before() -> 
     assert told.holdings.identity.last_shutdown is ShutdownKind.CLEAN
     assert session.holdings(broker, None, now_ms=HOLDINGS_INTERVAL_MS - 1) is None
     assert session.holdings(broker, None, now_ms=HOLDINGS_INTERVAL_MS) is not None
+
+
+def test_a_status_of_a_later_release_leaves_the_one_before() -> None:
+    session = registered()
+    asked = session.heartbeat(None)
+    for told, known in (
+        (BrokerStatus.ACTIVE, BrokerStatus.ACTIVE),
+        (BrokerStatus.UNKNOWN, BrokerStatus.ACTIVE),
+    ):
+        answer = HeartbeatResponse(controller_epoch=ControllerEpoch(3), status=told)
+        assert session.on_heartbeat(asked, answer, sent_ms=1, now_ms=2) is Meaning.DONE
+        assert session.status is known
+
+
+def test_an_error_of_a_later_release_is_to_be_asked_again() -> None:
+    session = registered()
+    answer = HeartbeatResponse(controller_epoch=ControllerEpoch(3), error=ControllerError.UNKNOWN)
+    assert session.on_heartbeat(session.heartbeat(None), answer, sent_ms=1, now_ms=2) is Meaning.REFUSED
+    assert session.on_batch(UpdateBatch(error=ControllerError.UNKNOWN)) is Meaning.REFUSED
+    assert session.on_registered(RegisterResponse(error=ControllerError.UNKNOWN)) is Meaning.REFUSED
