@@ -48,6 +48,7 @@ from controller.zookeeper import open_meta, read_access, secure_zookeeper
 from springtide.interpreter import spare_the_loop
 from springtide.log_lines import configure_logging
 from springtide.tls import KafkaTls, TlsFilesInvalid, check_server_files, client_context
+from springtide.version import installed_version
 
 if TYPE_CHECKING:
     from admin_api.http.oidc import OidcIssuer
@@ -318,6 +319,7 @@ def _uvicorn_config(app: FastAPI, config: ControllerConfig, settings: ApiSetting
         log_config=None,
         access_log=False,
         server_header=False,
+        headers=[("server", f"springtide/{installed_version()}")],
         timeout_keep_alive=config.keep_alive_s,
         timeout_graceful_shutdown=GRACEFUL_STOP_S,
         backlog=LISTEN_BACKLOG,

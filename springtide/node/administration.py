@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from springtide.contract.administration import AdminCall, AdminRequest, AdminResponse
 from springtide.contract.epochs import BrokerEpoch
 from springtide.contract.errors import ControllerError
-from springtide.node.controller_client import AnswerLost, ControllerUnavailable
+from springtide.node.controller_client import AnswerLost, ControllerUnavailable, NotUnderstood
 
 IN_FLIGHT_MAX = 64
 """Requests of all clients together; clients try further ones again later."""
@@ -67,6 +67,8 @@ class Administration:
                 answer = await self._ask(request, min(max(timeout_ms, TIMEOUT_MS_MIN), TIMEOUT_MS_MAX))
             except AnswerLost:
                 answer = AdminResponse(error=ControllerError.OUTCOME_UNKNOWN)
+            except NotUnderstood:
+                answer = AdminResponse(error=ControllerError.INVALID_REQUEST)
             except ControllerUnavailable:
                 answer = AdminResponse(error=ControllerError.NOT_CONTROLLER)
             finally:

@@ -4,6 +4,9 @@ Each request goes to one controller. The next one is asked if it does not answer
 active one, or speaks under a controller epoch below the highest that this process has ever seen; a hint for
 the active one is followed at once. An unanswered request may have had an effect, so callers send values that
 may be sent again.
+
+A controller of another release may not know a request, or a part of it. That is said once, and until it
+answers such a request it stands among `not_understood`; other requests go on as if nothing were.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from __future__ import annotations
 import logging
 import ssl
 from collections.abc import Callable, Sequence
-from typing import Literal, NamedTuple, TypeVar
+from typing import Final, Literal, NamedTuple, TypeVar
 
 import httpx
 import msgspec
@@ -45,6 +48,8 @@ REQUEST_TIMEOUT_MS = 3_000
 POLL_SLACK_MS = 5_000
 """Time beyond its own wait after which a poll's controller counts as silent."""
 CONNECT_TIMEOUT_S = 1.0
+NOT_KNOWN: Final = frozenset({400, 404, 405, 501})
+"""A controller that knows the request answers none of these: what it refuses, it refuses in a 200."""
 HINTS_MAX = 3
 """Hints followed for one request: two controllers that name each other must not keep us busy."""
 
@@ -55,6 +60,10 @@ class ControllerUnavailable(Exception):
 
 class AnswerLost(ControllerUnavailable):
     """The request was sent, must not be sent twice, and was not answered."""
+
+
+class NotUnderstood(ControllerUnavailable):
+    """A controller is there, and does not know the request or a part of it. It has done nothing."""
 
 
 class Seen(NamedTuple):
@@ -132,6 +141,8 @@ class ControllerClient:
         self._requests = transport or httpx.AsyncHTTPTransport(trust_env=False, verify=verify)
         self._polls = transport or httpx.AsyncHTTPTransport(trust_env=False, verify=verify)
         self.seen = seen
+        #: Of each request that its controller does not know, by the last word of its path, what it answered.
+        self.not_understood: dict[str, str] = {}
 
     @property
     def current_url(self) -> str:
@@ -209,6 +220,7 @@ class ControllerClient:
         transport = transport or self._requests
         reason = "no controller is configured"
         asked: list[str] = []
+        not_understood: NotUnderstood | None = None
         url = self._current
         for _ in range(len(self._urls) + HINTS_MAX):
             asked.append(url)
@@ -217,6 +229,8 @@ class ControllerClient:
                 answer, hint = await self._post(
                     transport, url, verb, body, answer_type=answer_type, timeout_ms=timeout_ms
                 )
+            except NotUnderstood as error:
+                answer, not_understood = None, error
             except (httpx.HTTPError, msgspec.MsgspecError, ControllerUnavailable) as error:
                 answer = None
                 reason = f"{url}: {_explain(error, url)}"
@@ -225,6 +239,7 @@ class ControllerClient:
             if answer is not None:
                 if answer.error is not ControllerError.NOT_CONTROLLER and self._is_current(answer):
                     self._current = url
+                    self.not_understood.pop(verb, None)
                     return answer
                 if not is_repeatable and answer.error is not ControllerError.NOT_CONTROLLER:
                     raise AnswerLost(f"{url} answered, and was replaced meanwhile")
@@ -234,6 +249,9 @@ class ControllerClient:
             if following is None:
                 break
             url = following
+        if not_understood is not None:
+            self._note_not_understood(verb, not_understood)
+            raise not_understood
         # Begin elsewhere the next time: the one asked first may be up and not answer.
         self._current = self._urls[(self._index(self._current) + 1) % len(self._urls)]
         raise ControllerUnavailable(reason)
@@ -268,6 +286,8 @@ class ControllerClient:
         if response.status_code in (307, 308):
             location = httpx.URL(response.headers.get("location", url))
             return None, str(httpx.URL(url).join(location).copy_with(path="/", query=None)).rstrip("/")
+        if response.status_code in NOT_KNOWN:
+            raise NotUnderstood(_not_understood(url, verb, response))
         if response.status_code != 200:
             raise ControllerUnavailable(f"HTTP {response.status_code}: {response.text[:200]}")
         return msgspec.json.decode(response.content, type=answer_type), None
@@ -285,6 +305,12 @@ class ControllerClient:
             self._see(seen)
         return True
 
+    def _note_not_understood(self, verb: str, error: NotUnderstood) -> None:
+        """Log it unless the last answer to such a request was the same."""
+        if self.not_understood.get(verb) != str(error):
+            self.not_understood[verb] = str(error)
+            _log.warning("request_not_understood request=%s cause=%s", verb, error)
+
     def _next_url(self, url: str, hint: str | None, asked: Sequence[str]) -> str | None:
         if hint is not None and url.startswith("https:") and not hint.startswith("https:"):
             hint = None  # the token must not leave TLS
@@ -299,6 +325,19 @@ class ControllerClient:
 
     def _index(self, url: str) -> int:
         return self._urls.index(url) if url in self._urls else -1
+
+
+def _not_understood(url: str, verb: str, response: httpx.Response) -> str:
+    name, _, release = response.headers.get("server", "").partition("/")
+    release = (
+        f"of release {release[:40]}"
+        if name == "springtide" and release
+        else "of a release that it does not tell"
+    )
+    return (
+        f"the controller {url} is {release} and does not know the request {verb!r}, or a part of it "
+        f"(HTTP {response.status_code}: {response.text[:200]}): upgrade the controllers first"
+    )
 
 
 def _explain(error: Exception, url: str) -> str:

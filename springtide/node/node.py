@@ -39,7 +39,7 @@ from springtide.node.quotas.enforcement import ClientQuotas
 from springtide.node.server import Server
 from springtide.node.settings import Bound, NodePorts, NodeSettings
 from springtide.node.stall_watch import StallWatch
-from springtide.node.status import MetricsCollector, StatusServer
+from springtide.node.status import MetricsCollector, StatusServer, gauge
 from springtide.node.tls_files import keep_fresh
 
 _log = logging.getLogger(__name__)
@@ -242,12 +242,26 @@ class ServingNode:
         if self._bound.metrics is not None:
             self.status = StatusServer(
                 listener=self._bound.metrics,
-                collector=MetricsCollector([collect, self.listeners.collect, self.authentication.collect]),
+                collector=MetricsCollector(
+                    [self._collect, collect, self.listeners.collect, self.authentication.collect]
+                ),
                 is_ready=is_ready,
+                notes=self.notes,
                 clock=clock,
                 threads=threads,
                 write_more=write_more,
             )
+
+    def notes(self) -> Iterable[str]:
+        """Yield what an operator should know of this process though it lives, a line each."""
+        yield from self.client.not_understood.values()
+
+    def _collect(self) -> Iterable[Metric]:
+        yield gauge(
+            "springtide_requests_not_understood",
+            "Kinds of requests that the controller, of another release, does not know",
+            len(self.client.not_understood),
+        )
 
     def epoch(self) -> BrokerEpoch:
         """Return the epoch of the last registration; -1 before the first."""

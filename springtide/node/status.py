@@ -77,7 +77,8 @@ def gauge(name: str, text: str, value: float) -> Metric:
 
 
 class StatusServer:
-    """Serves the three pages. write_more: called in the thread that writes the page of metrics, for more of
+    """Serves the three pages. notes: what an operator should know though the process lives, a line each, of
+    /healthz. write_more: called in the thread that writes the page of metrics, for more of
     them: it may only read what is replaced as a whole."""
 
     def __init__(
@@ -86,6 +87,7 @@ class StatusServer:
         listener: Listener,
         collector: MetricsCollector,
         is_ready: Callable[[], bool],
+        notes: Callable[[], Iterable[str]] = tuple,
         clock: Clock,
         threads: Threads,
         write_more: Callable[[], bytes] = bytes,
@@ -94,6 +96,7 @@ class StatusServer:
         self._collector = collector
         self._write_more = write_more
         self._is_ready = is_ready
+        self._notes = notes
         self._clock = clock
         self._threads = threads
         self._open = 0
@@ -148,7 +151,7 @@ class StatusServer:
             page = await self._threads.run(lambda: render(families) + self._write_more())
             return "200 OK", CONTENT_TYPE_LATEST, page
         if path == b"/healthz":
-            return "200 OK", text, b"alive\n"
+            return "200 OK", text, "\n".join(("alive", *self._notes(), "")).encode()
         if path == b"/readyz":
             if self._is_ready():
                 return "200 OK", text, b"ready\n"

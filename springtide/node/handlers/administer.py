@@ -34,7 +34,11 @@ _ERRORS: dict[ControllerError, tuple[ErrorCode, str]] = {
         "the controller is of a later release and gave an error that this one does not know: look whether it "
         "was done",
     ),
-    ControllerError.INVALID_REQUEST: (ErrorCode.INVALID_REQUEST, "the controller could not read the request"),
+    ControllerError.INVALID_REQUEST: (
+        ErrorCode.INVALID_REQUEST,
+        "the controller could not read the request; it may be of an earlier release, and then this process's "
+        "log says so",
+    ),
 }
 _UNAVAILABLE = (ErrorCode.NOT_CONTROLLER, "no controller can be asked now; nothing was done")
 """Clients try again on this one, after they have looked for a controller again."""

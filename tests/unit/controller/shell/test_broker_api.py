@@ -437,6 +437,23 @@ async def test_a_body_that_cannot_be_read_is_refused_in_plain_http(
         assert (answer.status_code, answer.json()["status"]) == (status, status)
 
 
+async def test_what_a_later_release_tells_besides_is_not_looked_at(
+    meta: MemoryMeta, clock: VirtualClock
+) -> None:
+    engine = make_engine(meta, clock)
+    async with running(engine), client(engine) as http:
+        body = msgspec.json.decode(
+            msgspec.json.encode(
+                HeartbeatRequest(broker_id=1, broker_epoch=BrokerEpoch(1), incarnation_id="x")
+            )
+        )
+        body |= {"of_next_year": [1], "groups": {"rebalances": [], "moods": ["calm"]}}
+        answer = await http.post(
+            "/internal/clusters/prod/brokers/1:heartbeat", content=msgspec.json.encode(body)
+        )
+        assert answer.status_code == 200
+
+
 async def test_a_body_above_its_bound_is_refused_before_it_is_all_there(
     meta: MemoryMeta, clock: VirtualClock
 ) -> None:

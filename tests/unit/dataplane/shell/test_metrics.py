@@ -12,7 +12,7 @@ from springtide.node.status import REQUEST_BYTES_MAX, MetricsCollector, StatusSe
 from springtide.node.threads import TrioThreads
 
 
-def get(*requests: bytes, is_ready: bool = True) -> list[bytes]:
+def get(*requests: bytes, is_ready: bool = True, notes: tuple[str, ...] = ()) -> list[bytes]:
     """The whole answer to each request, one connection each."""
     counters = BrokerCounters()
     counters.requests[0] = 7
@@ -24,6 +24,7 @@ def get(*requests: bytes, is_ready: bool = True) -> list[bytes]:
             listener=await SystemNet().listen("127.0.0.1", 0),
             collector=MetricsCollector([lambda: collect_counters(counters, now_us=1_000_000)]),
             is_ready=lambda: is_ready,
+            notes=lambda: notes,
             clock=MachineClock(),
             threads=TrioThreads(),
         )
@@ -55,6 +56,14 @@ def test_metrics_carry_the_names_that_dashboards_know() -> None:
 def test_readiness_is_told_by_status() -> None:
     assert get(b"GET /readyz HTTP/1.1\r\n\r\n")[0].startswith(b"HTTP/1.1 200")
     assert get(b"GET /readyz HTTP/1.1\r\n\r\n", is_ready=False)[0].startswith(b"HTTP/1.1 503")
+
+
+def test_what_an_operator_should_know_stands_behind_that_the_process_lives() -> None:
+    (answer,) = get(b"GET /healthz HTTP/1.1\r\n\r\n")
+    assert answer.endswith(b"\r\n\r\nalive\n")
+    (answer,) = get(b"GET /healthz HTTP/1.1\r\n\r\n", notes=("the controller is old", "broker 3 is, too"))
+    assert answer.startswith(b"HTTP/1.1 200")
+    assert answer.endswith(b"\r\n\r\nalive\nthe controller is old\nbroker 3 is, too\n")
 
 
 def test_anything_else_gets_an_error_and_the_server_lives() -> None:

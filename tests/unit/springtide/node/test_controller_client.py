@@ -18,7 +18,7 @@ from springtide.contract.administration import (
     TopicToDelete,
 )
 from springtide.contract.epochs import BrokerEpoch, ControllerEpoch
-from springtide.contract.errors import ControllerError
+from springtide.contract.errors import ControllerAnswer, ControllerError
 from springtide.contract.partition_state import WriterId
 from springtide.contract.session import Witness
 from springtide.contract.updates import (
@@ -29,7 +29,13 @@ from springtide.contract.updates import (
     ProducerIdsResponse,
 )
 from springtide.node.clock import MachineClock
-from springtide.node.controller_client import AnswerLost, ControllerClient, ControllerUnavailable, Seen
+from springtide.node.controller_client import (
+    AnswerLost,
+    ControllerClient,
+    ControllerUnavailable,
+    NotUnderstood,
+    Seen,
+)
 
 ONE, TWO, THREE = "http://one:1", "http://two:2", "http://three:3"
 REQUEST = ProducerIdsRequest(broker_id=1, broker_epoch=BrokerEpoch(1))
@@ -245,6 +251,60 @@ def test_administration_is_not_sent_again_where_it_may_have_been_done(
     outcome, asked = administer({ONE: first, TWO: told(DELETED)}, seen=4)
     assert isinstance(outcome, AnswerLost)
     assert asked == [ONE]
+
+
+@pytest.mark.parametrize("status", [400, 404, 405, 501])
+def test_administration_that_a_controller_does_not_know_was_not_done(status: int) -> None:
+    not_known = lambda: httpx.Response(status)  # noqa: E731
+    assert administer({ONE: not_known, TWO: told(DELETED)}) == (DELETED, [ONE, TWO])
+    outcome, asked = administer({ONE: not_known, TWO: refuse})
+    assert isinstance(outcome, NotUnderstood)
+    assert asked == [ONE, TWO]
+
+
+def test_a_request_that_the_controller_does_not_know_is_said_once_and_costs_no_other_request(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The active controller is of the release before, which has no such verb."""
+    asked: list[str] = []
+    has_been_upgraded = False
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        asked.append(f"{request.url.host} {request.url.path.rpartition(':')[2]}")
+        if request.url.host == "two":
+            return httpx.Response(
+                200, content=msgspec.json.encode(ControllerAnswer(error=ControllerError.NOT_CONTROLLER))
+            )
+        if request.url.path.endswith(":name-writer") and not has_been_upgraded:
+            return httpx.Response(404, text="no such page", headers={"server": "springtide/0.1.0"})
+        return httpx.Response(200, content=msgspec.json.encode(ProducerIdsResponse(count=7)))
+
+    async def run() -> None:
+        nonlocal has_been_upgraded
+        client = ControllerClient(
+            urls=(ONE, TWO),
+            cluster="prod",
+            broker_id=1,
+            clock=MachineClock(),
+            transport=httpx.MockTransport(handle),
+        )
+        new = NameWriterRequest(broker_id=1, broker_epoch=BrokerEpoch(1), topic_id="t", partition=0)
+        for _ in range(3):
+            with pytest.raises(NotUnderstood, match="upgrade the controllers first"):
+                await client.name_writer(new)
+            assert (await client.allocate_producer_ids(REQUEST)).count == 7
+        (text,) = client.not_understood.values()
+        assert "http://one:1 is of release 0.1.0 and does not know the request 'name-writer'" in text
+        has_been_upgraded = True
+        await client.name_writer(new)
+        assert client.not_understood == {}
+        await client.aclose()
+
+    trio.run(run)
+    assert asked[:3] == ["one name-writer", "two name-writer", "one allocate-producer-ids"]
+    assert [record.message for record in caplog.records if "request_not_understood" in record.message] == [
+        caplog.records[0].message
+    ]
 
 
 def test_one_controller_epoch_of_two_lineages_is_believed_in_the_first() -> None:
