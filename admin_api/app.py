@@ -32,7 +32,7 @@ from admin_api.http.routes import TextRoute
 from admin_api.http.services import Services
 from admin_api.http.tokens import Tokens
 from admin_api.kafka_calls.routes import create_kafka_calls_router
-from admin_api.openapi.schema import DESCRIPTION, TAGS, TITLE, VERSION, complete_schema
+from admin_api.openapi.schema import DESCRIPTION, TAGS, TITLE, complete_schema
 from admin_api.operations import events as operation_events
 from admin_api.operations import routes as operation_routes
 from admin_api.operations.events import OperationFeed
@@ -65,6 +65,7 @@ from controller.face.surroundings import (
     create_routers,
 )
 from controller.face.webhooks import HttpPost, Notifier, WebhookCollector
+from springtide.version import VERSION
 
 if TYPE_CHECKING:
     from admin_api.http.oidc import OidcIssuer

@@ -25,7 +25,7 @@ from springtide.cli.parser import build_parser
 from springtide.cli.run import Exit, Runner
 from springtide.cli.secret import read_secret
 from springtide.cli.settings import load_settings
-from springtide.version import installed_version
+from springtide.version import VERSION
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -74,7 +74,7 @@ def execute(
     """Run a command line. columns: of the terminal `out`, None if it is not one. width: that tables fit;
     None: any. person: standard input, if
     both are terminals. stdin: standard input, if there is one. transport: instead of the network."""
-    parser = build_parser(COMMANDS, version=installed_version())
+    parser = build_parser(COMMANDS, version=VERSION)
     options, unknown = parser.parse_known_args(arguments)
     if unknown:  # the command that was meant shows its usage, not that of all commands
         options.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
@@ -102,7 +102,7 @@ def execute(
         width=width,
         person=person,
     )
-    headers = {"User-Agent": f"springtide/{installed_version()}"}
+    headers = {"User-Agent": f"springtide/{VERSION}"}
     with httpx.Client(transport=transport, headers=headers, verify=settings.verify) as client:
         controllers = Controllers(
             client,

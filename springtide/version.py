@@ -1,12 +1,7 @@
-"""The version that processes tell of themselves."""
+"""The release that this is, named here only: the package, the API's description and the documents read it."""
 
 from __future__ import annotations
 
-from importlib.metadata import PackageNotFoundError, version
+from typing import Final
 
-
-def installed_version() -> str:
-    try:
-        return version("springtide")
-    except PackageNotFoundError:  # run from a checkout
-        return "unknown"
+VERSION: Final = "0.2.0"

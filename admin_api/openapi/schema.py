@@ -21,7 +21,6 @@ from admin_api.http.problems import MEDIA_TYPE, FieldProblem, ProblemError, prob
 from admin_api.openapi.examples import recorded_examples
 
 TITLE: Final = "Springtide"
-VERSION: Final = "1.0.0"
 DESCRIPTION: Final = """\
 The controller of Springtide, a replicated log that speaks Kafka's protocol.
 

@@ -20,7 +20,7 @@ from springtide.cli.client import RequestRefused, Unreachable
 from springtide.cli.console import Console
 from springtide.cli.problems import problem_lines
 from springtide.log_lines import configure_logging
-from springtide.version import installed_version
+from springtide.version import VERSION
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,7 +54,7 @@ def execute(
     columns: int | None = None,
     spark: SparkSession | None = None,
 ) -> int:
-    options = parse(arguments, version=installed_version())
+    options = parse(arguments, version=VERSION)
     console = Console(out, err, name=PROG, is_json=options.output == "json", screen=err, columns=columns)
     context = Context(options, console, os.environ, session=spark)
     job: Job = options.job

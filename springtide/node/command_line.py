@@ -34,7 +34,7 @@ from springtide.node.listeners import HostPort, ListenersSettings, metrics_liste
 from springtide.node.settings import NodeSettings
 from springtide.secret_places import SecretExposed, check_secret_file
 from springtide.tls import TlsFilesInvalid, client_context
-from springtide.version import installed_version
+from springtide.version import VERSION
 
 _log = logging.getLogger(__name__)
 
@@ -132,7 +132,7 @@ def node_settings(arguments: argparse.Namespace, config: NodeConfig) -> dict[str
         "controller_tls": _tls(arguments),
         "rack": (arguments.rack or "").strip() or None,
         "metrics": metrics_listener(config, metrics),
-        "version": installed_version(),
+        "version": VERSION,
     }
 
 
