@@ -47,6 +47,7 @@ from controller.shell.listeners import TcpListeners
 from controller.zookeeper import open_meta, read_access, secure_zookeeper
 from springtide.interpreter import spare_the_loop
 from springtide.log_lines import configure_logging
+from springtide.service_manager import ServiceManager
 from springtide.tls import KafkaTls, TlsFilesInvalid, check_server_files, client_context
 from springtide.version import installed_version
 
@@ -236,12 +237,14 @@ async def serve(
         tokens=tokens,
         issuer=issuer,
     )
-    server = _Server(_uvicorn_config(app, config, settings))
+    service = ServiceManager.of_environment(os.environ, pid=os.getpid())
+    server = _Server(_uvicorn_config(app, config, settings), service)
     spare_the_loop()
     log.info("starting url=%s controller_id=%s zookeeper=%s", url, engine.controller_id, config.zookeeper)
     async with anyio.create_task_group() as outermost:
         # To the very end: a second SIGTERM while parts stop must not cut them short.
-        outermost.start_soon(_stop_on_signal, engine, server)
+        outermost.start_soon(_stop_on_signal, engine, server, service)
+        outermost.start_soon(service.keep_alive, anyio.sleep)
         async with anyio.create_task_group() as tasks:
             await tasks.start(meta.run)
             await tasks.start(engine.run)
@@ -270,8 +273,9 @@ class _Server(uvicorn.Server):
     """Leaves the signals to `_stop_on_signal`: the hand-over must begin with the signal, not after the last
     request. It looks whether it is to end when `stop` is called, not ten times a second."""
 
-    def __init__(self, config: uvicorn.Config) -> None:
+    def __init__(self, config: uvicorn.Config, service: ServiceManager) -> None:
         super().__init__(config)
+        self._service = service
         self._stopping = anyio.Event()
 
     def stop(self) -> None:
@@ -281,6 +285,7 @@ class _Server(uvicorn.Server):
         self._stopping.set()
 
     async def main_loop(self) -> None:
+        self._service.ready()
         while not await self.on_tick(0):  # sets the date of answers
             with anyio.move_on_after(DATE_S):
                 await self._stopping.wait()
@@ -358,11 +363,12 @@ async def _migrate(database_url: str, clock: SystemClock) -> None:
             return
 
 
-async def _stop_on_signal(engine: Engine, server: _Server) -> None:
+async def _stop_on_signal(engine: Engine, server: _Server, service: ServiceManager) -> None:
     """The first signal hands over and stops in order; the second stops waiting for requests."""
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async for number in signals:
             log.info("stopping signal=%s", signal.Signals(number).name)
+            service.stopping()
             engine.stand_down()
             server.stop()
 

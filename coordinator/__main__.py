@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import sys
 from collections.abc import Sequence
 
@@ -25,6 +26,7 @@ from springtide.node.command_line import (
 )
 from springtide.node.config import NodeConfigError
 from springtide.node.settings import NodePorts
+from springtide.service_manager import ServiceManager
 
 _log = logging.getLogger("coordinator")
 
@@ -61,8 +63,8 @@ def _settings(arguments: argparse.Namespace) -> CoordinatorSettings:
 
 
 async def _run(settings: CoordinatorSettings) -> int:
-    ports = NodePorts()
-    return await run_until_signal(lambda: listen(settings, ports), settings)
+    ports = NodePorts(service=ServiceManager.of_environment(os.environ, pid=os.getpid()))
+    return await run_until_signal(lambda: listen(settings, ports), settings, ports.service)
 
 
 if __name__ == "__main__":

@@ -54,6 +54,7 @@ from springtide.node.command_line import (
 )
 from springtide.node.config import NodeConfigError
 from springtide.node.controller_client import Seen
+from springtide.service_manager import ServiceManager
 
 _log = logging.getLogger("dataplane")
 
@@ -126,7 +127,7 @@ def _serve(arguments: argparse.Namespace) -> int:
             # As this process was started: `-m` would let the working directory say what is imported.
             command = (sys.executable, *sys.orig_argv[1:])
             workers = [(*command, "--worker", str(number)) for number in range(arguments.workers)]
-            return trio.run(Supervisor(workers).run)
+            return trio.run(Supervisor(workers, _service_manager()).run)
     else:
         end_with_supervisor()
         data_dir = worker_directory(data_dir, arguments.worker)
@@ -150,7 +151,7 @@ def _serve_alone(settings: BrokerSettings, data_dir: str, native: Implementation
     if OBSOLETE_VALIDATION in settings.config.values:
         hint = "leaders check each record of every batch: leave it out"
         _log.warning("configuration_without_effect key=%s hint=%s", OBSOLETE_VALIDATION, hint)
-    ports = Ports(compaction=CompactionProcess())
+    ports = Ports(compaction=CompactionProcess(), service=_service_manager())
     try:
         opened = open_broker(settings, ports, data_dir=data_dir, boot_id=_boot_id())
     except LogDirRefused as error:
@@ -211,7 +212,9 @@ async def _run_broker(opened: OpenedBroker) -> int:
     exit_code = EXIT_FAILED
     try:
         is_supervised = opened.settings.worker_of is not None
-        return await run_until_signal(opened.listen, opened.settings, is_supervised=is_supervised)
+        return await run_until_signal(
+            opened.listen, opened.settings, opened.ports.service, is_supervised=is_supervised
+        )
     except* LogDirRefused as group:
         exit_code = EXIT_DIRECTORY_REFUSED
         _log.error("process_ends cause=%s", first_of(group))
@@ -233,6 +236,10 @@ def _settings(arguments: argparse.Namespace) -> BrokerSettings:
     if not 0 <= arguments.worker < arguments.workers or arguments.workers == 1:
         raise CommandLineError("--worker is given by the process that --workers makes, not by hand")
     return settings_of_worker(settings, arguments.worker, arguments.workers)
+
+
+def _service_manager() -> ServiceManager:
+    return ServiceManager.of_environment(os.environ, pid=os.getpid())
 
 
 def _boot_id() -> str:

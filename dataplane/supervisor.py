@@ -26,6 +26,7 @@ import trio
 
 from dataplane.core.workers import restart_after_ms
 from springtide.node.command_line import EXIT_FAILED, EXIT_NOT_STARTED, EXIT_OK, EXIT_USAGE
+from springtide.service_manager import ServiceManager
 
 _log = logging.getLogger(__name__)
 
@@ -36,10 +37,12 @@ REFUSALS = (EXIT_USAGE, EXIT_NOT_STARTED, EXIT_DIRECTORY_REFUSED)
 
 
 class Supervisor:
-    """commands: of the workers, in their order."""
+    """commands: of the workers, in their order. service: hears from here that the loop runs and that all
+    stop, and from each worker that it serves."""
 
-    def __init__(self, commands: Sequence[Sequence[str]]) -> None:
+    def __init__(self, commands: Sequence[Sequence[str]], service: ServiceManager) -> None:
         self._commands = commands
+        self._service = service
         self._running: dict[int, trio.Process] = {}
         self._stopping = trio.Event()
         self._exit_codes: dict[int, int] = {}
@@ -55,6 +58,7 @@ class Supervisor:
             with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._obey, signals)
+                    nursery.start_soon(self._service.keep_alive, trio.sleep)
                     async with trio.open_nursery() as workers:
                         for number in range(len(self._commands)):
                             workers.start_soon(self._keep, number, read_end)
@@ -67,6 +71,7 @@ class Supervisor:
     async def _obey(self, signals: Any) -> None:
         """Have all workers shut down when the first signal comes; at a second one end with them, at once."""
         await anext(signals)
+        self._service.stopping()
         self._stop()
         number = await anext(signals)
         _log.warning(

@@ -33,6 +33,7 @@ from springtide.node.controller_session import RegistrationRefused, WentBack
 from springtide.node.listeners import HostPort, ListenersSettings, metrics_listener, parse_listeners
 from springtide.node.settings import NodeSettings
 from springtide.secret_places import SecretExposed, check_secret_file
+from springtide.service_manager import ServiceManager
 from springtide.tls import TlsFilesInvalid, client_context
 from springtide.version import VERSION
 
@@ -248,7 +249,11 @@ def _keep_freed_memory() -> None:
 
 
 async def run_until_signal(
-    listen: Callable[[], Awaitable[ServingProcess]], settings: NodeSettings, *, is_supervised: bool = False
+    listen: Callable[[], Awaitable[ServingProcess]],
+    settings: NodeSettings,
+    service: ServiceManager,
+    *,
+    is_supervised: bool = False,
 ) -> int:
     """Run the process that `listen` starts until a signal comes, and return the exit code.
 
@@ -260,7 +265,9 @@ async def run_until_signal(
             with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
                 process = await listen()
                 nursery.start_soon(process.run)
+                nursery.start_soon(service.keep_alive, trio.sleep)
                 await anext(aiter(signals))
+                service.stopping()
                 nursery.start_soon(_outlive_others if is_supervised else _exit_on_second, signals)
                 exit_code = EXIT_OK if await process.shut_down() else EXIT_FAILED
                 nursery.cancel_scope.cancel()

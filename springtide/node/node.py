@@ -323,6 +323,7 @@ class ServingNode:
                 "{}:{}".format(*bound),
                 f"{told.host}:{told.port}",
             )
+        self.ports.service.ready()  # also while it waits for a controller or for its admission
         await self.server.serve()
 
     async def close(self) -> None:

@@ -20,6 +20,7 @@ from springtide.node.listeners import (
 from springtide.node.net import Listener, Net, SystemNet
 from springtide.node.threads import Threads, TrioThreads
 from springtide.node.tls_files import TlsMaterial
+from springtide.service_manager import ServiceManager
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,13 +37,15 @@ class NodeSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodePorts:
-    """The world: clocks, network, threads, randomness, and the transport to the controller."""
+    """The world: clocks, network, threads, randomness, the transport to the controller, and what started this
+    process."""
 
     clock: Clock = field(default_factory=MachineClock)
     net: Net = field(default_factory=SystemNet)
     threads: Threads = field(default_factory=TrioThreads)
     rng: random.Random = field(default_factory=random.SystemRandom)
     controller_transport: httpx.AsyncBaseTransport | None = None
+    service: ServiceManager = field(default_factory=ServiceManager)
 
 
 class Bound(NamedTuple):

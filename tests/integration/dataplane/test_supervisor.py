@@ -20,9 +20,10 @@ SUPERVISOR = """
 import sys, trio
 from dataplane.supervisor import Supervisor
 from springtide.log_lines import configure_logging
+from springtide.service_manager import ServiceManager
 configure_logging("info")
 workers = [[sys.executable, "-c", sys.argv[1], code] for code in sys.argv[2:]]
-sys.exit(trio.run(Supervisor(workers).run))
+sys.exit(trio.run(Supervisor(workers, ServiceManager()).run))
 """
 WORKER = """
 import os, signal, sys

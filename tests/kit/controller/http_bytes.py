@@ -14,6 +14,7 @@ from admin_api.__main__ import _Server, _uvicorn_config
 from admin_api.http.tokens import Tokens
 from admin_api.settings import ApiSettings
 from controller.config import load_config
+from springtide.service_manager import ServiceManager
 from tests.kit.admin_api.rest import controller
 from tests.kit.memory.zookeeper import MemoryZooKeeper
 
@@ -34,7 +35,7 @@ async def serving(
         anyio.create_task_group() as tasks,
     ):
         listener = socket.create_server(("127.0.0.1", 0))
-        server = _Server(_uvicorn_config(rest.app, config, settings))
+        server = _Server(_uvicorn_config(rest.app, config, settings), ServiceManager())
         tasks.start_soon(lambda: server.serve(sockets=[listener]))
         port: int = listener.getsockname()[1]
         yield port

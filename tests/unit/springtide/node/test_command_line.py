@@ -13,6 +13,7 @@ from springtide.node.command_line import EXIT_FAILED, EXIT_NOT_STARTED, run_unti
 from springtide.node.controller_session import RegistrationRefused, WentBack
 from springtide.node.listeners import HostPort, ListenerSettings, ListenersSettings
 from springtide.node.settings import NodeSettings
+from springtide.service_manager import ServiceManager
 from springtide.tls import TlsFilesInvalid
 
 COUNT_FAULTS = """
@@ -85,6 +86,6 @@ def test_a_process_that_never_served_ends_with_a_status_of_its_own(
         metrics=ListenerSettings(name="METRICS", bind=HostPort("127.0.0.1", 9392)),
     )
     process = Failing(error, listens=listens)
-    assert trio.run(run_until_signal, process.listen, settings) == exit_code
+    assert trio.run(run_until_signal, process.listen, settings, ServiceManager()) == exit_code
     if isinstance(error, OSError):
         assert "can_not_listen address=127.0.0.1:9092,127.0.0.1:9392 " in caplog.text
