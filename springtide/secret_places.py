@@ -3,7 +3,8 @@
 Every user of a host can read the arguments of its processes. A file is accepted that its owner alone can
 read, and one that its group can read, too, if this process belongs to that group: so a service's user reads
 what root has written for it, and a Kubernetes secret (root's, of the pod's fsGroup, mode 0440) is read as it
-is mounted. The group may not write, and others may do nothing.
+is mounted. The group may not write, and others may do nothing. So is a credential that systemd has given to
+this process's user alone.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import os
 import stat
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
+
+from springtide.access_list import group_and_others
 
 #: What neither the group nor others may have, and what a group that the process belongs to may not have.
 _SHARED = stat.S_IRWXG | stat.S_IRWXO
@@ -30,7 +33,8 @@ def check_secret_file(file: str | Path) -> None:
     except OSError:
         return
     is_ours = found.st_gid in {os.getegid(), *os.getgroups()}
-    exposed = found.st_mode & (_SHARED_BEYOND_READING if is_ours else _SHARED)
+    shared = group_and_others(file, found.st_mode, users=(0, os.geteuid()))
+    exposed = shared & (_SHARED_BEYOND_READING if is_ours else _SHARED)
     if not stat.S_ISREG(found.st_mode) or not exposed:
         return
     mode = "640" if is_ours and found.st_uid != os.geteuid() else "600"
