@@ -22,6 +22,7 @@ from prometheus_client.metrics_core import Metric
 from dataplane.core.broker import Broker
 from dataplane.core.fetch_session import FetchSession, FollowedPartition
 from dataplane.core.fetches import Fetch, FetchedAnswer
+from dataplane.core.out_of_sync import RED_SECONDS_MAX, OutOfSync, own_ids
 from dataplane.core.results import FetchResult
 from dataplane.core.shutdown import SHUTDOWN, ShutdownStep
 from dataplane.handlers import fetch as fetch_handler
@@ -121,6 +122,7 @@ class StorageBroker:
         self.directory, self.table, self.effects = replicas.directory, replicas.table, replicas.effects
         self.fetches, self.fetchers = replicas.fetches, replicas.fetchers
         self.upkeep = Upkeep(node, replicas, settings.config, ports.compaction)
+        self._out_of_sync = OutOfSync(own_ids(settings.broker_id, settings.worker_of))
         self.effects.connect(fetching=self.fetchers, scrubbing=self.upkeep.scrubber)
         self.context = self._make_context(log_dir)
         self._preflight = self._make_preflight(log_dir)
@@ -133,6 +135,7 @@ class StorageBroker:
             on_connection_closed=self._on_connection_closed,
             collect=self._collect,
             is_ready=self.is_ready,
+            in_sync=self._in_sync,
         )
         self.server = node.server
         for log in log_dir.logs.values():
@@ -217,12 +220,21 @@ class StorageBroker:
 
     async def _apply(self, batch: UpdateBatch) -> Sequence[ApplyFailure]:
         failures = await self.table.apply(batch)
+        self._out_of_sync.apply(batch, now_ms=self.node.clock.mono_ms())
         if batch.full or batch.users:
             self.server.look_after_connections()  # those of former users end before this counts as applied
         return failures
 
     def is_ready(self) -> bool:
         return self.session.status is BrokerStatus.ACTIVE and self.directory.failure is None
+
+    def _in_sync(self, red_seconds_max: int | None) -> tuple[bool, str]:
+        now_ms = self.node.clock.mono_ms()
+        return self._out_of_sync.verdict(
+            now_ms=now_ms,
+            is_current=self.lease.is_current(now_ms),
+            red_ms_max=1000 * (RED_SECONDS_MAX if red_seconds_max is None else red_seconds_max),
+        )
 
     def holds_lease(self) -> bool:
         return self.node.holds_lease()

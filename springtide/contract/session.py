@@ -22,8 +22,8 @@ from springtide.contract.errors import ControllerAnswer
 from springtide.contract.groups import GroupNews
 from springtide.contract.missing_topics import MissingTopic
 from springtide.contract.preflight import PreflightTarget
-from springtide.levels import UNTOLD, Level, LevelRange
 from springtide.contract.words import WireWord
+from springtide.levels import UNTOLD, Level, LevelRange
 
 #: Unanswered incarnations that a directory remembers; the oldest are forgotten first.
 UNANSWERED_INCARNATIONS_MAX = 16

@@ -39,7 +39,7 @@ from springtide.node.quotas.enforcement import ClientQuotas
 from springtide.node.server import Server
 from springtide.node.settings import Bound, NodePorts, NodeSettings
 from springtide.node.stall_watch import StallWatch
-from springtide.node.status import MetricsCollector, StatusServer, gauge
+from springtide.node.status import InSync, MetricsCollector, StatusServer, gauge, has_nothing_to_follow
 from springtide.node.tls_files import keep_fresh
 
 _log = logging.getLogger(__name__)
@@ -219,10 +219,11 @@ class ServingNode:
         on_connection_closed: Callable[[Connection], None] | None = None,
         collect: Callable[[], Iterable[Metric]],
         is_ready: Callable[[], bool],
+        in_sync: InSync = has_nothing_to_follow,
         write_more: Callable[[], bytes] = bytes,
     ) -> None:
         """Make the server of these handlers, and the page of metrics if one is wanted. collect, is_ready,
-        write_more: for that page."""
+        in_sync, write_more: for that page."""
         clock, threads = self.ports.clock, self.ports.threads
         self.session = session
         self.server = Server(
@@ -247,6 +248,7 @@ class ServingNode:
                 ),
                 is_ready=is_ready,
                 notes=self.notes,
+                in_sync=in_sync,
                 clock=clock,
                 threads=threads,
                 write_more=write_more,

@@ -1,6 +1,8 @@
 """Metrics for Prometheus, liveness and readiness, over HTTP/1.1, in TLS if its listener has it.
 
 GET /metrics, /healthz (the process lives) and /readyz (it may serve clients), one request a connection.
+/readyz?in-sync asks a broker in addition whether it is in the ISR of each partition that it holds; out of
+sync is red for 600 s at most, or for N s with /readyz?in-sync=N.
 Sources of metrics are asked each time the page is read.
 """
 
@@ -26,6 +28,9 @@ _log = logging.getLogger(__name__)
 REQUEST_BYTES_MAX = 8 * 1024
 REQUEST_TIMEOUT_MS = 5_000
 CONNECTIONS_MAX = 32
+RED_SECONDS_LIMIT = 7 * 24 * 3600
+"""The most that /readyz?in-sync=N takes."""
+IN_SYNC = b"in-sync"
 
 _ESCAPED = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 
@@ -76,10 +81,19 @@ def gauge(name: str, text: str, value: float) -> Metric:
     return family
 
 
+InSync = Callable[[int | None], tuple[bool, str]]
+
+
+def has_nothing_to_follow(red_seconds_max: int | None) -> tuple[bool, str]:
+    """Answer for a process without replicas."""
+    return True, "ready"
+
+
 class StatusServer:
     """Serves the three pages. notes: what an operator should know though the process lives, a line each, of
-    /healthz. write_more: called in the thread that writes the page of metrics, for more of
-    them: it may only read what is replaced as a whole."""
+    /healthz. in_sync: whether a process that is ready is in sync, too, and why; it gets for how many seconds
+    out of sync may last before it counts as ready, None: its own bound. write_more: called in the thread that
+    writes the page of metrics, for more of them: it may only read what is replaced as a whole."""
 
     def __init__(
         self,
@@ -90,8 +104,10 @@ class StatusServer:
         notes: Callable[[], Iterable[str]] = tuple,
         clock: Clock,
         threads: Threads,
+        in_sync: InSync = has_nothing_to_follow,
         write_more: Callable[[], bytes] = bytes,
     ) -> None:
+        self._in_sync = in_sync
         self._listener = listener
         self._collector = collector
         self._write_more = write_more
@@ -144,7 +160,7 @@ class StatusServer:
             return "400 Bad Request", text, b"not an HTTP request\n"
         if parts[0] not in (b"GET", b"HEAD"):
             return "405 Method Not Allowed", text, b"only GET\n"
-        path = parts[1].partition(b"?")[0]
+        path, _, query = parts[1].partition(b"?")
         if path == b"/metrics":
             # The values are of one moment of the loop; to write them down takes longer, so a thread does.
             families = list(self._collector.collect())
@@ -153,10 +169,24 @@ class StatusServer:
         if path == b"/healthz":
             return "200 OK", text, "\n".join(("alive", *self._notes(), "")).encode()
         if path == b"/readyz":
-            if self._is_ready():
-                return "200 OK", text, b"ready\n"
-            return "503 Service Unavailable", text, b"not registered and active at a controller\n"
+            return self._readiness(query)
         return "404 Not Found", text, b"see /metrics, /healthz, /readyz\n"
+
+    def _readiness(self, query: bytes) -> tuple[str, str, bytes]:
+        text = "text/plain; charset=utf-8"
+        name, equals, seconds = query.partition(b"=")
+        if (query and name != IN_SYNC) or (equals and not _is_seconds(seconds)):
+            usage = f"ask /readyz, /readyz?in-sync or /readyz?in-sync=N, N up to {RED_SECONDS_LIMIT}\n"
+            return "400 Bad Request", text, usage.encode()
+        is_ready, why = self._is_ready(), "not registered and active at a controller"
+        if is_ready:
+            is_ready, why = self._in_sync(int(seconds) if equals else None) if query else (True, "ready")
+        status = "200 OK" if is_ready else "503 Service Unavailable"
+        return status, text, f"{why}\n".encode()
+
+
+def _is_seconds(value: bytes) -> bool:
+    return value.isdigit() and len(value) <= len(str(RED_SECONDS_LIMIT)) and int(value) <= RED_SECONDS_LIMIT
 
 
 async def _read_request(channel: Channel) -> bytes:

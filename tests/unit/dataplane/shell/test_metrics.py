@@ -12,6 +12,10 @@ from springtide.node.status import REQUEST_BYTES_MAX, MetricsCollector, StatusSe
 from springtide.node.threads import TrioThreads
 
 
+def out_of_sync(red_seconds_max: int | None) -> tuple[bool, str]:
+    return red_seconds_max == 0, f"out of sync, bound {red_seconds_max}"
+
+
 def get(*requests: bytes, is_ready: bool = True, notes: tuple[str, ...] = ()) -> list[bytes]:
     """The whole answer to each request, one connection each."""
     counters = BrokerCounters()
@@ -25,6 +29,7 @@ def get(*requests: bytes, is_ready: bool = True, notes: tuple[str, ...] = ()) ->
             collector=MetricsCollector([lambda: collect_counters(counters, now_us=1_000_000)]),
             is_ready=lambda: is_ready,
             notes=lambda: notes,
+            in_sync=out_of_sync,
             clock=MachineClock(),
             threads=TrioThreads(),
         )
@@ -64,6 +69,35 @@ def test_what_an_operator_should_know_stands_behind_that_the_process_lives() -> 
     (answer,) = get(b"GET /healthz HTTP/1.1\r\n\r\n", notes=("the controller is old", "broker 3 is, too"))
     assert answer.startswith(b"HTTP/1.1 200")
     assert answer.endswith(b"\r\n\r\nalive\nthe controller is old\nbroker 3 is, too\n")
+
+
+def test_readiness_with_the_isr_is_asked_for_by_name() -> None:
+    answers = get(
+        b"GET /readyz?in-sync HTTP/1.1\r\n\r\n",
+        b"GET /readyz?in-sync=0 HTTP/1.1\r\n\r\n",
+        b"GET /readyz?in-sync=60 HTTP/1.1\r\n\r\n",
+        b"GET /readyz HTTP/1.1\r\n\r\n",
+    )
+    assert [answer[9:12] for answer in answers] == [b"503", b"200", b"503", b"200"]
+    assert answers[0].endswith(b"out of sync, bound None\n")
+    assert answers[2].endswith(b"out of sync, bound 60\n")
+    (answer,) = get(b"GET /readyz?in-sync=0 HTTP/1.1\r\n\r\n", is_ready=False)
+    assert answer.startswith(b"HTTP/1.1 503")
+
+
+def test_readiness_that_was_asked_for_wrongly_is_no_readiness() -> None:
+    """A probe with a slip in it must not be green."""
+    wrong = (
+        b"insync",
+        b"in-sync=",
+        b"in-sync=-1",
+        b"in-sync=1.5",
+        b"in-sync=604801",
+        b"in-sync=" + b"9" * 500,
+    )
+    for answer in get(*(b"GET /readyz?" + one + b" HTTP/1.1\r\n\r\n" for one in wrong)):
+        assert answer.startswith(b"HTTP/1.1 400")
+        assert b"in-sync=N" in answer
 
 
 def test_anything_else_gets_an_error_and_the_server_lives() -> None:
