@@ -17,6 +17,7 @@ from admin_api.http.problems import KafkaErrorView, ProblemError, ProblemView, p
 from admin_api.http.routes import StrictRoute, TextRoute
 from admin_api.http.services import Services, Serving
 from controller.face.database import DatabaseRejected, DatabaseUnavailable
+from springtide.version import VERSION
 
 router = APIRouter(route_class=StrictRoute, tags=["Health"])
 text_router = APIRouter(route_class=TextRoute, tags=["Health"])
@@ -30,6 +31,8 @@ class Readiness(View):
     """The controller's current abilities. A standby is ready, too: it serves reads and redirects writes."""
 
     ready: bool
+    controller_id: str = Field(description="names this run of the controller; another after each start")
+    version: str = Field(description="of the release that it runs", examples=["0.2.0"])
     role: str = Field(description="`active` or `standby`", examples=["active"])
     active_url: str | None
     controller_epoch: int
@@ -101,6 +104,8 @@ async def readiness(services: Services) -> Readiness:
     zookeeper = "ok" if engine.zookeeper_connected else "disconnected"
     return Readiness(
         ready=(zookeeper, sql) == ("ok", "ok"),
+        controller_id=engine.controller_id,
+        version=VERSION,
         role=engine.role,
         active_url=engine.leadership.active_url,
         controller_epoch=engine.controller_epoch,

@@ -113,7 +113,11 @@ def execute(
             sleep=sleep,
         )
         runner = Runner(
-            controllers, console, read_secret=lambda question: read_secret(question, stdin), sleep=sleep
+            controllers,
+            console,
+            read_secret=lambda question: read_secret(question, stdin),
+            sleep=sleep,
+            now=now,
         )
         return runner.run(command, options)
 

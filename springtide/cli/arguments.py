@@ -35,6 +35,17 @@ def _integer(value: str, *, at_least: int) -> int:
     return int(value)
 
 
+def seconds(value: str) -> float:
+    """Parse a length of time, not negative and finite."""
+    try:
+        found = float(value)
+    except ValueError:
+        found = -1.0
+    if not 0 <= found <= 1e6:
+        raise ArgumentTypeError(f"must be a number of seconds: {value!r}")
+    return found
+
+
 def setting(value: str) -> tuple[str, str]:
     """Parse `key=value`, as Kafka's tools take it; the value may have an `=` in it."""
     key, equals, text = value.partition("=")

@@ -23,6 +23,7 @@ from springtide.cli.commands import (
     quotas,
     reassignments,
     records,
+    rolls,
     topics,
     users,
     verifications,
@@ -49,6 +50,7 @@ COMMANDS: Final[tuple[Command, ...]] = (
     *verifications.COMMANDS,
     *audit.COMMANDS,
     *problems.COMMANDS,
+    *rolls.COMMANDS,
     Command(
         words=("certificates", "create"),
         summary="Make a CA and certificates, to try TLS with; made again, they are renewed",
@@ -95,5 +97,6 @@ NOUNS: Final[Mapping[str, str]] = {
     "verifications": "whether replicas are the same, as `pipeline verify` found them",
     "audit": "who changed what, when and why; verify that it was not altered",
     "problems": "what the codes of errors mean",
+    "upgrade": "which release each process runs; restart all of them one by one",
     "certificates": "a CA and certificates for TLS, to try it",
 }

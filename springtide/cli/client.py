@@ -179,6 +179,19 @@ class Controllers:
             self._sleep(min(pause_s, max(0.0, deadline - self._now())))
             pause_s = min(2 * pause_s, PAUSE_SECONDS_MAX)
 
+    def each(self, call: Call) -> list[tuple[httpx.URL, Reply | None]]:
+        """Ask every controller once, for itself; None: it did not answer with success."""
+        headers = self._headers(call, None)
+        told: list[tuple[httpx.URL, Reply | None]] = []
+        for url in self._settings.urls:
+            try:
+                response = self._ask(url, call, headers)
+            except httpx.TransportError:
+                told.append((url, None))
+                continue
+            told.append((url, _reply(response) if response.is_success else None))
+        return told
+
     def pages(self, call: Call, *, page_limit: int, limit: int | None) -> Iterator[Reply]:
         """Yield a list's pages, to the end or until they hold `limit` items. page_limit: items a page."""
         left = limit

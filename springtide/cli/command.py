@@ -39,6 +39,8 @@ class CommandKind(Enum):
     """An operation, followed until it has ended."""
     VERIFY = auto()
     """The audit's verification, followed to the end."""
+    ROLL = auto()
+    """A rolling restart, by calls and commands of its own."""
     COMPLETION = auto()
     """The shell's completion script, without a call."""
     CERTIFICATES = auto()

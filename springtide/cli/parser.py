@@ -13,7 +13,7 @@ import argparse
 from collections.abc import Iterable
 from typing import Any, Final
 
-from springtide.cli.arguments import count
+from springtide.cli.arguments import count, seconds
 from springtide.cli.catalogue import NOUNS
 from springtide.cli.command import Command, CommandKind
 
@@ -153,17 +153,6 @@ def _shared_options() -> argparse.ArgumentParser:
         "--actor", metavar="NAME", help="who is asking, for the audit (default without a token: your login)"
     )
     return shared
-
-
-def seconds(value: str) -> float:
-    """Parse a length of time, not negative and finite."""
-    try:
-        found = float(value)
-    except ValueError:
-        found = -1.0
-    if not 0 <= found <= 1e6:
-        raise argparse.ArgumentTypeError(f"must be a number of seconds: {value!r}")
-    return found
 
 
 def _lower_first(sentence: str) -> str:

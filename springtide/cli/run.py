@@ -25,6 +25,7 @@ from springtide.cli.progress import (
     event_line,
     has_ended,
 )
+from springtide.cli.roll import RollingRestart
 from springtide.cli.tables import Table, describe, printable
 
 #: Items a page: the most that the API gives, so that a long list takes few answers.
@@ -119,8 +120,10 @@ class Runner:
         *,
         read_secret: Callable[[str], str],
         sleep: Callable[[float], None] = time.sleep,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._controllers = controllers
+        self._now = now
         self._console = console
         self._read_secret = read_secret
         self._sleep = sleep
@@ -146,6 +149,9 @@ class Runner:
             )
         if command.hidden_question is not None:
             options.hidden_answer = self._read_secret(command.hidden_question)
+        if command.kind is CommandKind.ROLL:
+            rolling = RollingRestart(self._controllers, self._console, now=self._now, sleep=self._sleep)
+            return Exit.DONE if rolling.run(options) else Exit.REFUSED
         call = command.call(options)
         match command.kind:
             case CommandKind.SHOW:
