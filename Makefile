@@ -42,7 +42,7 @@ CASES ?= 10000
 BASE ?=
 PROCESSES ?=
 
-.PHONY: help demo up test check lint style types unit sim rest fuzz audit faults proof explore pipeline-proof connector kafka-tools bench interop interop-apps interop-suites house docs install lock packages host-packages fuzzer clean
+.PHONY: help demo up test check lint style types unit sim rest fuzz audit faults proof last-release upgrade-proof explore pipeline-proof connector kafka-tools bench interop interop-apps interop-suites house docs install lock packages host-packages fuzzer clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -99,6 +99,12 @@ faults: $(INSTALLED) host-packages ## real processes on hosts of their own, brok
 
 proof: $(INSTALLED) host-packages $(if $(filter full,$(PROFILE)),fuzzer) ## everything that tries to lose a record; the table in build/proof.md (PROFILE=ci: smaller)
 	$(BIN)/python -m tests.proof run --profile $(PROFILE) $(if $(FIRST),--first $(FIRST))
+
+last-release: $(INSTALLED) ## build the release before this one from the repository, into build/last-release
+	@$(BIN)/python -m tests.upgrade.last_release
+
+upgrade-proof: $(INSTALLED) ## last release and this one side by side under load, there, back and on; the table in build/upgrade-proof.md
+	@$(BIN)/python -m tests.upgrade.matrix --size $(PROFILE) $(if $(FIRST),--seed $(FIRST))
 
 explore: $(INSTALLED) host-packages ## new seeds on all tiers for MINUTES=60, or until Ctrl-C; what fails says how to repeat it
 	$(BIN)/python -m tests.proof explore --minutes $(MINUTES)

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import shutil
 import ssl
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -690,7 +689,7 @@ class LocalCluster:
         # One SQL file for all of them: the audit trail belongs to the service, not to one of its processes.
         scheme = "http" if self.tls is None else "https"
         arguments = [
-            *(sys.executable, "-m", "controller", "serve"),
+            *(place.python, "-m", "controller", "serve"),
             *("--listen", f"{place.address}:{port}"),
             *("--advertise", f"{scheme}://{place.address}:{port}"),
             *(() if self.tls is None else self.tls.controller_flags),
@@ -775,7 +774,7 @@ class LocalCluster:
         if self.tokens is not None:
             listen = (*listen, *self.tokens.node_flags)
         arguments = [
-            *(sys.executable, "-m", *command),
+            *(place.python, "-m", *command),
             *("--cluster", self.name),
             *(f"--{kind}-id", str(node_id)),
             *listen,

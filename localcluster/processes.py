@@ -81,11 +81,13 @@ class ProcessPlace:
     address: what the process listens on, and others reach it at.
     prefix: put before the process's command: a program that moves into the host and then becomes the rest.
     environment: added to the process's.
+    python: the interpreter whose packages it runs; another release's has an environment of its own.
     """
 
     address: str = LOOPBACK
     prefix: Sequence[str] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
+    python: str = sys.executable
 
     def run(self, command: ProcessCommand) -> ProcessCommand:
         """The command, to be run here."""

@@ -171,6 +171,12 @@ def steps(profile: Profile, first_seed: int, *, jobs: int) -> Sequence[Step]:
             "real-groups",
             minutes_max=60 if is_full else 6,
         ),
+        step(
+            "the last release and this one side by side, on real processes",
+            f"tests.upgrade.matrix --size {'full' if is_full else 'ci'} --seed {first}",
+            "upgrade",
+            minutes_max=60 if is_full else 10,
+        ),
     ]
 
 

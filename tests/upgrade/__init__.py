@@ -1,0 +1,1 @@
+"""What shows that two releases can run beside each other, and that an upgrade can be taken back."""

@@ -1,0 +1,308 @@
+"""One walk on real processes under load of stock clients, and what came of it."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+
+from localcluster.processes import ProcessFailed
+from localcluster.rest import RestFailed
+from tests.checker.check import check
+from tests.checker.from_clients import Recorder, ends_of, read_finally
+from tests.checker.group_judge import judge as judge_group
+from tests.checker.history import Function, History, Key, Operation, Outcome, write_history
+from tests.faults.groups.asked import committed_offsets, coordinator_of
+from tests.faults.groups.lives import Member
+from tests.faults.groups.member import SESSION_MS
+from tests.faults.nemesis.disks import dump_replicas
+from tests.faults.nemesis.load import Client, Load
+from tests.faults.nemesis.placement import NotTold, compare_views
+from tests.faults.nemesis.worker import CONSUMER, KAFKA_PYTHON, PRODUCER
+from tests.upgrade.history_kept import KeptHistory
+from tests.upgrade.mixed_cluster import MixedCluster
+from tests.upgrade.paths import Phase, Walk
+
+TOPIC, PARTITIONS, GROUP = "orders", 6, "billing"
+TOPIC_CONFIG = {"min.insync.replicas": "2"}
+CLIENTS = (
+    Client("librdkafka-1", PRODUCER, 100),
+    Client("kafka-python-1", KAFKA_PYTHON, 30),
+    Client("reader-1", CONSUMER),
+)
+MEMBERS = 3
+CALM_SECONDS = 1.0
+"""Under load, after each phase."""
+CATCH_UP_SECONDS = 2.0
+CAUGHT_UP_SECONDS_MAX = 60.0
+FINAL_READ_SECONDS_MAX = 60.0
+VIEWS_AGREE_SECONDS_MAX = 20.0
+FINALIZED_SECONDS_MAX = 60.0
+
+Tell = Callable[[str], None]
+
+
+@dataclass
+class Course:
+    """What came of a walk. unreadable: places, one line each. failures: everything else that must not be."""
+
+    walk: Walk
+    records: int = 0
+    lost: int = 0
+    doubled: int = 0
+    unreadable: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    faults: Counter[str] = field(default_factory=Counter)
+    rolled: int = 0
+    level: int | None = None
+    longest_stall_ms: int = 0
+    seconds: float = 0.0
+
+    @property
+    def is_ok(self) -> bool:
+        return not (self.lost or self.doubled or self.unreadable or self.failures)
+
+
+def run_walk(walk: Walk, last: Path, directory: Path, tell: Tell) -> Course:
+    """Build a cluster of the last release, load it, walk, and judge. last: that release's interpreter."""
+    began_at = time.monotonic()
+    course = Course(walk, faults=walk.faults())
+    cluster = MixedCluster(directory, last, tell=tell)
+    with cluster:
+        cluster.form()
+        cluster.create_topic(TOPIC, partitions=PARTITIONS, replication_factor=3, configs=TOPIC_CONFIG)
+        party = _Party(cluster, course, tell)
+        try:
+            party.start()
+            try:
+                party.walk()
+            except (ProcessFailed, TimeoutError, RestFailed) as failure:
+                course.failures.append(f"on the way: {failure}")
+            party.finish()
+        finally:
+            party.kill()
+    course.seconds = time.monotonic() - began_at
+    return course
+
+
+class _Party:
+    """The cluster with its clients, while the walk goes on."""
+
+    def __init__(self, cluster: MixedCluster, course: Course, tell: Tell) -> None:
+        self._cluster, self._course, self._tell = cluster, course, tell
+        self._recorder = Recorder()
+        self._load = Load(
+            directory=cluster.directory,
+            bootstrap_servers=cluster.bootstrap_servers,
+            topic=TOPIC,
+            partitions=PARTITIONS,
+            clients=CLIENTS,
+        )
+        self._members = [
+            Member(
+                number,
+                directory=cluster.directory,
+                bootstrap=cluster.bootstrap_servers,
+                topic=TOPIC,
+                group=GROUP,
+            )
+            for number in range(MEMBERS)
+        ]
+        self._history = KeptHistory(cluster)
+        self._made: list[str] = []
+
+    # --- the way ------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        self._load.start()
+        for member in self._members:
+            member.start()
+        self._cluster.wait_until(
+            "each member commits", lambda: all(member.committed_ns() for member in self._members)
+        )
+
+    def walk(self) -> None:
+        self._look("before")
+        for phase in self._course.walk.phases:
+            self._go(phase)
+            self._look(phase.name)
+        self._finalize()
+        self._look("finalized")
+
+    def _go(self, phase: Phase) -> None:
+        for step in phase.steps:
+            before = self._cluster.runs[step.process]
+            how = "killed" if step.is_kill else "stopped"
+            what = f"now {step.release} release" if step.release is not before else "started again"
+            self._tell(f"{phase.name}: {step.process} {how}, {what}")
+            since_ns = self._recorder.clock_ns()
+            if not self._cluster.take(step):
+                self._course.failures.append(f"{step.process} did not end when it was asked to")
+            self._recorder.fault(f"{step.process} {how}, {what}", since_ns=since_ns)
+            self._course.rolled += step.release is not before
+            if step.waits:
+                self._cluster.wait_until_whole(TOPIC)
+            self._watch()
+
+    def _watch(self) -> None:
+        """Raise ProcessFailed if a client gave up that should not; start again a member by its own fault."""
+        if ended := self._load.ended():
+            raise ProcessFailed("; ".join(ended))
+        for member in self._members:
+            member.start_again()
+
+    def _look(self, when: str) -> None:
+        """Change a few things as an operator does, and compare the history with what it was."""
+        self._cluster.wait_until_whole(TOPIC)
+        name = f"made-{when}"
+        self._cluster.create_topic(name, partitions=2, replication_factor=3)
+        self._made.append(name)
+        self._cluster.api.post(
+            f"/clusters/{self._cluster.name}/configs:alter",
+            {"configs": {"log.retention.ms": str(86_400_000 + len(self._made))}},
+        )
+        time.sleep(CALM_SECONDS)
+        self._history.compare(when)
+        self._tell(f"{when}: {len(self._history.rows)} rows of history")
+
+    def _finalize(self) -> None:
+        """Finalize the level when nothing hinders; the blockers before are those of the processes that run
+        the last release, which there are none of now."""
+        cluster = self._cluster
+        path = f"/clusters/{cluster.name}"
+
+        def can_finalize() -> bool:
+            return bool(cluster.api.get(f"{path}/upgrade")["can_finalize"])
+
+        if cluster.rest.get(f"{path}/upgrade").status_code == httpx.codes.NOT_FOUND:
+            self._tell("this release has no levels to finalize")
+            return
+        cluster.wait_until(
+            "the upgrade can be finalized", can_finalize, timeout_seconds=FINALIZED_SECONDS_MAX
+        )
+        cluster.api.post(f"{path}:finalize-upgrade", {})
+        upgrade = cluster.wait_until(
+            "the level is the new one",
+            lambda: (told := cluster.api.get(f"{path}/upgrade"))["level"] == told["target_level"] and told,
+            timeout_seconds=FINALIZED_SECONDS_MAX,
+        )
+        self._course.level = int(upgrade["level"])
+        self._tell(f"finalized: level {self._course.level}")
+
+    # --- the end ------------------------------------------------------------------------------------------
+
+    def finish(self) -> None:
+        """End the clients, read everything back, stop the brokers, read their disks, and judge."""
+        course, cluster = self._course, self._cluster
+        course.failures += self._load.stop(producers=True)
+        done = self._load.operations()
+        acknowledged = _acknowledged(done)
+        self._let_group_catch_up(acknowledged)
+        time.sleep(CATCH_UP_SECONDS)
+        course.failures += self._load.stop(producers=False)
+        done = self._load.operations()
+        for member in self._members:
+            member.process.begin_stop()
+        course.failures += [f"{member.name} did not end" for member in self._members if not member.stop()]
+        self._tell("reading everything back")
+        keys: list[Key] = [(TOPIC, number) for number in range(PARTITIONS)]
+        unfinished = read_finally(
+            self._recorder,
+            config={"bootstrap.servers": cluster.bootstrap_servers},
+            keys=keys,
+            timeout_seconds=FINAL_READ_SECONDS_MAX,
+            at_least=ends_of(History.of(done)),
+        )
+        course.unreadable += [
+            f"the final read did not reach the end of partition {key[1]}" for key in sorted(unfinished)
+        ]
+        course.unreadable += self._unreadable_topics()
+        course.failures += self._differences()
+        for broker in cluster.brokers.values():
+            broker.process.begin_stop()
+        for broker in cluster.brokers.values():
+            broker.process.stop()
+        directories = {number: broker.data_directory for number, broker in cluster.brokers.items()}
+        try:
+            for dump in dump_replicas(directories, TOPIC, now_ns=self._recorder.clock_ns()):
+                self._recorder.add(dump)
+        except (OSError, ValueError) as error:
+            course.unreadable.append(f"a replica's disk: {error}")
+        course.unreadable += [*self._history.troubles, *cluster.unreadable()]
+        self._judge(done, acknowledged)
+
+    def kill(self) -> None:
+        self._load.kill()
+        for member in self._members:
+            member.process.kill()
+
+    def _let_group_catch_up(self, acknowledged: Mapping[int, set[int]]) -> None:
+        (port, *_) = (broker.port for broker in self._cluster.brokers.values())
+
+        def is_done() -> bool:
+            for member in self._members:
+                member.start_again()
+            coordinator = coordinator_of(GROUP, port)
+            if coordinator is None:
+                return False
+            committed = committed_offsets(GROUP, TOPIC, self._cluster.coordinators[coordinator].port)
+            return all(committed.get(number, -1) > max(offsets) for number, offsets in acknowledged.items())
+
+        try:
+            self._cluster.wait_until(
+                "the group has committed all", is_done, timeout_seconds=CAUGHT_UP_SECONDS_MAX
+            )
+        except (TimeoutError, ProcessFailed) as failure:
+            self._course.failures.append(str(failure))
+
+    def _unreadable_topics(self) -> list[str]:
+        """Return which of the topics made on the way are not as they were made."""
+        wrong: list[str] = []
+        for name in self._made:
+            try:
+                if len(self._cluster.partitions(name)) != 2:
+                    wrong.append(f"topic {name} has lost partitions")
+            except RestFailed as error:
+                wrong.append(f"topic {name}: {error}")
+        return wrong
+
+    def _differences(self) -> list[str]:
+        """Return what REST and the brokers say otherwise than ZooKeeper after they had time to hear of it."""
+        deadline = time.monotonic() + VIEWS_AGREE_SECONDS_MAX
+        while True:
+            try:
+                found = [each.explanation for each in compare_views(self._cluster, TOPIC)]
+            except (RestFailed, NotTold) as error:
+                found = [f"the views could not be compared: {error}"]
+            if not found or time.monotonic() > deadline:
+                return found
+            time.sleep(0.5)
+
+    def _judge(self, done: Sequence[Operation], acknowledged: Mapping[int, set[int]]) -> None:
+        course = self._course
+        merged = sorted([*done, *self._recorder.history().operations], key=lambda each: each.t_return_ns)
+        with (self._cluster.directory / "history.jsonl").open("wb") as stream:
+            write_history(stream, merged)
+        verdict = check(History.of(merged))
+        course.records = verdict.figures.acked
+        course.lost = verdict.figures.lost
+        course.doubled = verdict.figures.duplicated
+        course.longest_stall_ms = verdict.figures.longest_stall_ms
+        if verdict.is_bad:
+            course.failures += [f"{kind}: {count}" for kind, count in verdict.bad.items()]
+        lives = [life for member in self._members for life in member.lives(())]
+        found = judge_group(lives, acknowledged, session_ms=SESSION_MS)
+        course.failures += found.failures
+
+
+def _acknowledged(done: Sequence[Operation]) -> dict[int, set[int]]:
+    """Return the offsets of the acknowledged records, by partition."""
+    offsets: dict[int, set[int]] = defaultdict(set)
+    for each in done:
+        if each.f is Function.SEND and each.type is Outcome.OK and each.key is not None:
+            offsets[each.key[1]] |= {offset for offset, _ in each.items if offset >= 0}
+    return offsets
