@@ -1,0 +1,43 @@
+"""What structs have that the release before did not know, and why that is no harm to it.
+
+The key is `Struct.field`, `Enumeration:word`, or `Struct.field:tag` of one more kind in a union. The value is
+the feature since whose level it is written, or the reason why a process of the older level never meets it, or
+reads on as if it were not there. An entry goes when the level that it is new to is no longer supported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from springtide.levels import Feature
+
+_IGNORED = "a field of a message: a process of 0.1 ignores what it does not know"
+_OF_RECEIVERS = "what a receiver makes of a word that it does not know; never sent, never stored"
+_UNSET_AT_0 = "UNSET, and so not in the row, while the cluster is at level 0"
+
+NEW: Final[Mapping[str, str | Feature]] = {
+    "RegisterRequest.levels": _IGNORED,
+    "RegisterResponse.level": _IGNORED,
+    "HeartbeatRequest.levels": _IGNORED,
+    "UpdateBatch.level": _IGNORED,
+    "BrokerRegistration.levels": _UNSET_AT_0,
+    "CoordinatorRegistration.levels": _UNSET_AT_0,
+    "ClaimRow.levels": "an ephemeral row, of which a controller of 0.1 ignores the field",
+    "ControllerError:unsupported_level": "told only to processes that told levels, which 0.1 does not",
+    "Cause:upgrade_finalized": "the change that ends level 0",
+    "Cause:upgrade_possible": "only in the row `upgrade`, which a controller of 0.1 does not read",
+    **{
+        f"{name}:unknown": _OF_RECEIVERS
+        for name in (
+            "BrokerStatus",
+            "ConfigSource",
+            "ConfigType",
+            "ControllerError",
+            "LeaderRecovery",
+            "ReachFailure",
+            "ResourceKind",
+            "ShutdownKind",
+        )
+    },
+}
