@@ -49,7 +49,7 @@ from springtide.interpreter import spare_the_loop
 from springtide.log_lines import configure_logging
 from springtide.service_manager import ServiceManager
 from springtide.tls import KafkaTls, TlsFilesInvalid, check_server_files, client_context
-from springtide.version import installed_version
+from springtide.version import VERSION
 
 if TYPE_CHECKING:
     from admin_api.http.oidc import OidcIssuer
@@ -324,7 +324,7 @@ def _uvicorn_config(app: FastAPI, config: ControllerConfig, settings: ApiSetting
         log_config=None,
         access_log=False,
         server_header=False,
-        headers=[("server", f"springtide/{installed_version()}")],
+        headers=[("server", f"springtide/{VERSION}")],
         timeout_keep_alive=config.keep_alive_s,
         timeout_graceful_shutdown=GRACEFUL_STOP_S,
         backlog=LISTEN_BACKLOG,

@@ -60,8 +60,9 @@ def structs() -> Iterator[type[msgspec.Struct]]:
     for name in sorted(names):
         where, _, only = name.partition(":")
         for _, found in sorted(inspect.getmembers(importlib.import_module(where), inspect.isclass)):
-            is_struct = issubclass(found, msgspec.Struct) and found.__module__ == where
-            if is_struct and (found.__name__ == only if only else found.__name__ not in NEVER_DECODED):
+            if not issubclass(found, msgspec.Struct) or found.__module__ != where:
+                continue
+            if found.__name__ == only if only else found.__name__ not in NEVER_DECODED:
                 yield found
 
 

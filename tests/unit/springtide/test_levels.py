@@ -14,8 +14,8 @@ from springtide.levels import (
 )
 
 
-def test_a_release_runs_at_its_own_level_and_at_the_one_before():
-    assert SUPPORTED == LevelRange(Level(NEWEST - 1), NEWEST)
+def test_a_release_runs_at_its_own_level_and_at_the_one_before() -> None:
+    assert LevelRange(Level(NEWEST - 1), NEWEST) == SUPPORTED
     assert [SUPPORTED.has(Level(level)) for level in range(NEWEST - 2, NEWEST + 2)] == [
         False,
         True,
@@ -25,11 +25,11 @@ def test_a_release_runs_at_its_own_level_and_at_the_one_before():
     assert list(RELEASES) == list(range(NEWEST + 1)), "each level has the release that began it"
 
 
-def test_a_process_that_tells_no_range_is_of_release_0_1():
+def test_a_process_that_tells_no_range_is_of_release_0_1() -> None:
     assert msgspec.json.decode(b"{}", type=LevelRange) == LevelRange(UNTOLD, UNTOLD)
 
 
-def test_a_feature_is_written_from_its_level_on():
+def test_a_feature_is_written_from_its_level_on() -> None:
     since = KEPT_DELETED_TOPICS.since
     assert [allows(Level(level), KEPT_DELETED_TOPICS) for level in (since - 1, since, since + 1)] == [
         False,

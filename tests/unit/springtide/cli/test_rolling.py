@@ -44,7 +44,7 @@ COORDINATOR = process("coordinator", 1001)
 ALL = (COORDINATOR, *BROKERS, *CONTROLLERS)
 
 
-def sight(*processes: Process, **counts: int) -> Sight:
+def sight(*processes: Process, **counts: Any) -> Sight:
     return Sight(processes=processes or ALL, **counts)
 
 
