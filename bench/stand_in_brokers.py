@@ -30,6 +30,7 @@ from springtide.contract.session import (
     ShutdownKind,
 )
 from springtide.contract.updates import PollRequest
+from springtide.levels import SUPPORTED
 
 RACKS: Final = 3
 HEARTBEAT_S: Final = 0.5
@@ -189,6 +190,7 @@ class StandIn:
             rack=f"rack-{self.broker_id % RACKS}",
             log_dir_ids=(f"directory-{self.broker_id}",),
             last_shutdown=ShutdownKind.FIRST_START,
+            levels=SUPPORTED,
         )
         answer = msgspec.json.decode(await self._ask(self._asks, "register", request), type=RegisterResponse)
         self._epoch = answer.broker_epoch

@@ -142,6 +142,12 @@ CATALOGUE: Mapping[str, Kind] = {
         "start it, or name it in gone_brokers if it will never come back",
         retryable=True,
     ),
+    "upgrade_blocked": Kind(
+        409,
+        "The upgrade can't be finalized yet",
+        "start each process that the detail names with the new release, or remove it",
+        retryable=True,
+    ),
     "election_not_needed": Kind(
         409,
         "No election is needed",

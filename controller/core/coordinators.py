@@ -43,7 +43,7 @@ from controller.core.records import (
     RemoveTopicRecord,
     TopicRecord,
 )
-from controller.core.registration import check_node
+from controller.core.registration import check_node, levels_in_row
 from controller.core.shards import assign_shards, ordinary_topics
 from controller.core.topics import operator_change
 from springtide.contract.epochs import BrokerEpoch, ControllerEpoch
@@ -111,6 +111,7 @@ class CoordinatorSessions(Presence):
             demoted=before is not None and before.demoted,
             registered_at_ms=before.registered_at_ms if before and is_same else draft.wall_ms,
             version=request.version,
+            levels=levels_in_row(image.level, request.levels),
         )
         if registration != before:
             change = draft.change(Cause.COORDINATOR_REGISTERED, actor=actor_of(coordinator_id, self.KIND))
@@ -119,6 +120,7 @@ class CoordinatorSessions(Presence):
             self.applied.pop(coordinator_id, None)
             self._level.pop(coordinator_id, None)
             self._by_id[coordinator_id] = Session(last_seen_ms=now_ms, required_sequence=image.sequence)
+        self.levels[coordinator_id] = request.levels
         self._see(coordinator_id, now_ms)
         return self._accept(registration)
 

@@ -71,6 +71,8 @@ class AlarmCode(StrEnum):
     GROUP_UNSETTLED = "group_unsettled"
     #: A client group with members reads less than is produced.
     GROUP_LAG_GROWS = "group_lag_grows"
+    #: All processes support a higher level, and the cluster has not been raised to it for two weeks.
+    UPGRADE_PENDING = "upgrade_pending"
     #: A webhook takes no messages, or was switched off by its receiver: other alarms may not be heard.
     WEBHOOK_FAILS = "webhook_fails"
 

@@ -35,6 +35,7 @@ from springtide.contract.updates import (
     ProducerIdsRequest,
     ProducerIdsResponse,
 )
+from springtide.levels import Level, LevelRange
 from springtide.security.acls.model import AclBinding, AclFilter
 
 
@@ -341,8 +342,45 @@ class BringBackTopics(_OperatorEvent, frozen=True, kw_only=True):
     gone_brokers: tuple[int, ...] = ()
 
 
+class Process(msgspec.Struct, frozen=True, kw_only=True):
+    """A process of the cluster, or a controller, and the levels that it can run at.
+
+    kind: "broker", "coordinator" or "controller", whose id `process_id` is. levels: None: it has not told
+        this controller yet. is_running: as far as this controller hears. is_active: a broker or coordinator
+        that serves, or the active controller.
+    """
+
+    kind: str
+    process_id: str
+    name: str
+    version: str
+    levels: LevelRange | None
+    is_running: bool
+    is_active: bool
+
+
+class Blocker(msgspec.Struct, frozen=True, kw_only=True):
+    """What keeps a cluster's level from being raised. kind: of a process, or "database". reason: goes on from
+    the name, and says what to do."""
+
+    kind: str
+    name: str
+    reason: str
+
+
+class FinalizeUpgrade(_OperatorEvent, frozen=True, kw_only=True):
+    """Raise the cluster's level by one step, for good. -> UpgradeFinalized
+
+    controllers: all that run. blockers: what else stands in the way.
+    """
+
+    controllers: tuple[Process, ...]
+    blockers: tuple[Blocker, ...] = ()
+
+
 OperatorEvent = (
     AdmitBrokers
+    | FinalizeUpgrade
     | RecoverMetadata
     | BringBackTopics
     | RemoveMember
@@ -433,6 +471,8 @@ class RefusalCode(StrEnum):
     TOO_MANY_QUOTAS = "too_many_quotas"
     #: One request changes more than the controller carries out in one step.
     TOO_MANY_CHANGES = "too_many_changes"
+    #: A process can't run at the next level, or has not told that it can.
+    UPGRADE_BLOCKED = "upgrade_blocked"
     #: The authorizer tells members of the cluster by their certificates, and a broker is reached without TLS.
     BROKER_WITHOUT_TLS = "broker_without_tls"
 
@@ -625,8 +665,16 @@ class TopicsBroughtBack(_Done, frozen=True, kw_only=True):
     undecided: tuple[PartitionKey, ...]
 
 
+class UpgradeFinalized(_Done, frozen=True, kw_only=True):
+    """level_before: equal to `level` if the cluster was at the highest that this release has."""
+
+    level_before: Level
+    level: Level
+
+
 OperatorReply = (
     Refusal
+    | UpgradeFinalized
     | MetadataRecovered
     | TopicsBroughtBack
     | BrokersAdmitted

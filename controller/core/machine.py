@@ -65,10 +65,12 @@ from controller.core.events import (
     ElectPreferredLeaders,
     ElectUnclean,
     Event,
+    FinalizeUpgrade,
     Heartbeat,
     MaintainBrokers,
     MaintainCoordinators,
     NameWriter,
+    Process,
     RecoverMetadata,
     Refusal,
     RefusalCode,
@@ -121,6 +123,7 @@ from controller.core.topics import (
     delete_topic,
     remove_orphans,
 )
+from controller.core.upgrade import finalize, watch_pending
 from controller.core.users import alter_users
 from controller.core.ways_out import QuarantinedReplicas, way_out_of_quarantine, way_out_without_leader
 from controller.core.witnesses import HINT, TermStart, evidence_in, evidence_in_rows, reply_of_halted
@@ -136,6 +139,7 @@ from springtide.contract.lag_report import (
 )
 from springtide.contract.partition_state import NO_LEADER, PartitionKey, PartitionState
 from springtide.contract.updates import AHEAD, ApplyFailure, ProducerIdsRequest, ProducerIdsResponse
+from springtide.levels import LevelRange
 
 #: Partitions whose new replicas are confirmed per tick; the rest follows at the next, after so long.
 CONFIRMATIONS_MAX = 2_000
@@ -347,6 +351,8 @@ class ClusterMachine:
                 return Refusal(
                     code=RefusalCode.RECOVERY_NOT_NEEDED, detail="nothing shows that ZooKeeper lost anything"
                 )
+            case FinalizeUpgrade():
+                return finalize(draft, event, self.processes(now_ms))
             case BringBackTopics():
                 return bring_back(draft, self.set_aside, event)
             case AlterReassignments():
@@ -585,6 +591,7 @@ class ClusterMachine:
         if event.fresh_id is not None:
             for topic in missing_topics(self.image):
                 create_coordinator_topic(draft, topic, event.fresh_id, self.options)
+        watch_pending(draft, self._alarms, self._levels())
         if self._confirm_at_ms is not None and now_ms >= self._confirm_at_ms:
             self._confirm_at_ms = None
             self._sessions.has_news = False
@@ -730,6 +737,17 @@ class ClusterMachine:
         if preview is None:
             return way_out_of_quarantine(state, self._quarantined.of(state), self.lags.get(key))
         return way_out_without_leader(self.image, state, preview, self.set_aside.told)
+
+    def processes(self, now_ms: int) -> tuple[Process, ...]:
+        """Return the brokers' and coordinators' processes."""
+        return (*self._sessions.processes(now_ms), *self._coordinators.processes(now_ms))
+
+    def _levels(self) -> dict[int, LevelRange | None]:
+        return {
+            member_id: self._sessions_of(kind).levels_of(member_id)
+            for kind in MemberKind
+            for member_id in self.image.members_of(kind)
+        }
 
     def reassignments(self, now_ms: int) -> tuple[ReassignmentProgress, ...]:
         """Return every running reassignment: how far it is, and what holds it up."""

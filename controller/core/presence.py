@@ -14,12 +14,14 @@ from typing import ClassVar
 
 from controller.core.alarms import AlarmBook
 from controller.core.draft import Draft
+from controller.core.events import Process
 from controller.core.image import ClusterImage, check_member
 from controller.core.options import ControllerOptions
 from controller.core.records import Cause, Member, MemberKind
 from springtide.contract.epochs import NO_BROKER_EPOCH, BrokerEpoch, ControllerEpoch
 from springtide.contract.errors import ControllerError
-from springtide.contract.session import HeartbeatRequest, RegisterResponse
+from springtide.contract.session import BrokerStatus, HeartbeatRequest, RegisterResponse
+from springtide.levels import LevelRange
 
 HEARD_MAX = 16
 """The number of a broker's last heartbeats that are held against what others tell of it later."""
@@ -90,6 +92,8 @@ class Presence(ABC):
         self._options = options
         self.controller_epoch = controller_epoch
         self.applied: dict[int, int] = {}
+        #: The levels that each member's process can run at, as it has told this controller.
+        self.levels: dict[int, LevelRange] = {}
         self._by_id = {
             # A fenced member holds no lease that matters: it is believed when it is heard.
             member_id: Session(
@@ -134,6 +138,30 @@ class Presence(ABC):
         session = self._by_id.get(member_id)
         return session is not None and session.is_proven_dead
 
+    def levels_of(self, member_id: int) -> LevelRange | None:
+        """Return the levels that a member can run at, as it has told this controller or, by its row, one
+        before it; None if they are not known."""
+        told = self.levels.get(member_id)
+        if told is None:
+            row = self._members[member_id].levels
+            return row if isinstance(row, LevelRange) else None
+        return told
+
+    def processes(self, now_ms: int) -> list[Process]:
+        """Return the members' processes, by id."""
+        return [
+            Process(
+                kind=member.kind.value,
+                process_id=str(member_id),
+                name=member.name,
+                version=member.version,
+                levels=self.levels_of(member_id),
+                is_running=not member.fenced or self.is_valid(member_id, now_ms),
+                is_active=member.status is BrokerStatus.ACTIVE,
+            )
+            for member_id, member in sorted(self._members.items())
+        ]
+
     def _refuse(self, error: ControllerError, detail: str) -> RegisterResponse:
         return RegisterResponse(
             error=error,
@@ -160,6 +188,7 @@ class Presence(ABC):
             lease_ms=self._options.lease_ms,
             retry_after_ms=self._options.registration_retry_ms,
             chain_epoch=chain_epoch,
+            level=self._image.level,
         )
 
     def require_applied(self, member_id: int, sequence: int) -> None:
@@ -174,7 +203,11 @@ class Presence(ABC):
                 session.last_seen_ms = min(session.last_seen_ms + deaf_ms, now_ms)
 
     def _hear(self, request: HeartbeatRequest, *, received_ms: int, now_ms: int) -> None:
-        """Note that a member is there, and how far it has applied."""
+        """Note that a member is there, how far it has applied, and at which levels it can run."""
+        if request.levels != LevelRange():
+            self.levels[request.broker_id] = request.levels
+        else:  # of release 0.1, unless it has registered here
+            self.levels.setdefault(request.broker_id, request.levels)
         self._see(request.broker_id, min(received_ms, now_ms))
         self.record_applied(
             request.broker_id,
@@ -232,6 +265,7 @@ class Presence(ABC):
 
     def forget(self, draft: Draft, member_id: int) -> None:
         del self._by_id[member_id]
+        self.levels.pop(member_id, None)
         self.applied.pop(member_id, None)
         self._alarms.clear_broker(draft, member_id)
         self._is_stale = True

@@ -3,6 +3,8 @@ sessions.py to act on. All claims of a broker about its disks are judged here (3
 
 from __future__ import annotations
 
+import msgspec
+
 from controller.core.authorizer import registration_fault
 from controller.core.image import ClusterImage
 from controller.core.options import ControllerOptions
@@ -15,6 +17,7 @@ from springtide.contract.session import (
     RegisterRequest,
     ShutdownKind,
 )
+from springtide.levels import RANGES_IN_ROWS, RELEASES, UNTOLD, Level, LevelRange, allows
 
 LOG_DIRS_MAX = 64
 TEXT_LENGTH_MAX = 255
@@ -108,8 +111,34 @@ def check_registration(
     return ControllerError.NONE, ""
 
 
+def check_levels(level: Level, levels: LevelRange) -> tuple[ControllerError, str]:
+    """Check that a process can run at the cluster's level. One that tells none knows neither the error nor
+    the levels; it tells its operator the detail."""
+    if levels.has(level):
+        return ControllerError.NONE, ""
+    if levels == LevelRange():
+        code, mine = ControllerError.INVALID_REQUEST, f"this process runs release {RELEASES[UNTOLD]}"
+    else:
+        code = ControllerError.UNSUPPORTED_LEVEL
+        mine = f"this process can run at levels {levels.lowest} to {levels.highest}"
+    todo = (
+        f"start it with release {RELEASES[level]} or the one after it"
+        if levels.highest < level
+        else "start it with the release before, and finalize that first (`springtide upgrade status`)"
+    )
+    return code, f"the cluster is at level {level}, and {mine}: {todo}. Its data is untouched"
+
+
+def levels_in_row(level: Level, levels: LevelRange) -> LevelRange | msgspec.UnsetType:
+    """Return the levels that a process has told as its row may have them."""
+    return levels if allows(level, RANGES_IN_ROWS) and levels != LevelRange() else msgspec.UNSET
+
+
 def check_node(image: ClusterImage, request: RegisterRequest) -> tuple[ControllerError, str]:
     """Check what can be wrong with the request of any process."""
+    error, detail = check_levels(image.level, request.levels)
+    if error is not ControllerError.NONE:
+        return error, detail
     texts = (
         request.incarnation_id,
         request.host,

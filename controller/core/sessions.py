@@ -31,6 +31,7 @@ from controller.core.registration import (
     check_registration,
     continues_chain,
     has_usable_dir,
+    levels_in_row,
     proves_end,
     vouches_for_seats,
 )
@@ -144,6 +145,7 @@ class Sessions(Presence):
                 before.chain_epoch if before and is_continued else image.last_broker_epoch + 1
             ),
             worker_of=request.worker_of,
+            levels=levels_in_row(image.level, request.levels),
         )
         draft.write_member(
             registration,
@@ -155,6 +157,7 @@ class Sessions(Presence):
         )
         self.applied.pop(request.broker_id, None)
         self.created.pop(request.broker_id, None)
+        self.levels[request.broker_id] = request.levels
         self._by_id[request.broker_id] = Session(last_seen_ms=now_ms, required_sequence=image.sequence)
         self._is_stale = True
         self._alarms.clear_alarm(draft, _broker_alarm(AlarmCode.DUPLICATE_BROKER, request.broker_id))
@@ -176,11 +179,13 @@ class Sessions(Presence):
             own_rack=request.rack if is_assigned else None,
             version=request.version,
             worker_of=request.worker_of,
+            levels=levels_in_row(draft.image.level, request.levels),
         )
         if registration != before:
             draft.write_member(
                 registration, draft.change(Cause.BROKER_REGISTERED, actor=actor_of(before.broker_id))
             )
+        self.levels[before.broker_id] = request.levels
         self._see(before.broker_id, now_ms)
         self._is_stale = True
         return self._accept(registration, chain_epoch=registration.chain_epoch)

@@ -129,6 +129,7 @@ def build_range(
             quotas=tuple(image.quotas.values()),
             lineage=lineage,
             records=image.records_before + update.to_sequence,
+            level=image.level,
         )
     changes = image.changes_since(update.from_sequence)
     assert changes is not None
@@ -196,6 +197,7 @@ def build_range(
         quotas=tuple(quotas.values()),
         lineage=lineage,
         records=image.records_before + update.to_sequence,
+        level=image.level,
     )
 
 

@@ -288,6 +288,7 @@ class BrokerApi:
                 broker_epoch=body.broker_epoch,
                 sequence=body.applied_sequence,
                 cluster_configs=driver.published.image.configs,
+                level=driver.published.image.level,
             )
             answer = (self._encode(nothing),)
         return _json(*answer)

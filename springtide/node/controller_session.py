@@ -40,6 +40,7 @@ from springtide.contract.session import (
     Witness,
 )
 from springtide.contract.updates import ApplyFailure, UpdateBatch
+from springtide.levels import Level
 from springtide.node.clock import BrokerClock, last_beat, ms_to_beat
 from springtide.node.controller_client import ControllerClient, ControllerUnavailable
 from springtide.node.core.session import Meaning, MemberSession, StoredLogs, UntoldNews, WentBackProof
@@ -153,6 +154,11 @@ class ControllerSession:
         return self.core.broker_epoch
 
     @property
+    def level(self) -> Level:
+        """Return the cluster's feature level, as it was told last."""
+        return self.core.level
+
+    @property
     def status(self) -> BrokerStatus:
         return self.core.status
 
@@ -234,6 +240,8 @@ class ControllerSession:
                     return
                 case Meaning.TELL_HOLDINGS:
                     await self._tell_holdings()
+                case Meaning.UNSUPPORTED_LEVEL:
+                    raise RegistrationRefused(response.detail)
                 case Meaning.ANOTHER_CLUSTERS:
                     raise RegistrationRefused(
                         f"this process belongs to another cluster or broker: {response.detail}; "

@@ -20,6 +20,7 @@ from prometheus_client.metrics_core import Metric
 from springtide.contract.epochs import BrokerEpoch
 from springtide.contract.missing_topics import MissingTopic
 from springtide.contract.session import ProcessLoad, RegisterRequest, ShutdownKind
+from springtide.levels import SUPPORTED, Level
 from springtide.node.administration import Administration
 from springtide.node.authentication import Authentication
 from springtide.node.authorization import Authorizer
@@ -207,6 +208,7 @@ class ServingNode:
             log_dir_ids=(),
             last_shutdown=ShutdownKind.FIRST_START,
             version=self._settings.version,
+            levels=SUPPORTED,
         )
 
     def complete(
@@ -268,6 +270,11 @@ class ServingNode:
     def epoch(self) -> BrokerEpoch:
         """Return the epoch of the last registration; -1 before the first."""
         return self.session.broker_epoch
+
+    @property
+    def level(self) -> Level:
+        """Return the cluster's feature level, as it was told last: `levels.allows` is asked with it."""
+        return self.session.level
 
     def is_view_complete(self) -> bool:
         return self.session.has_full_state

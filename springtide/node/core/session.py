@@ -39,6 +39,7 @@ from springtide.contract.session import (
     Witness,
 )
 from springtide.contract.updates import ApplyFailure, PollRequest, UpdateBatch
+from springtide.levels import UNTOLD, Level, LevelRange
 from springtide.node.core.heartbeats import Heartbeats
 from springtide.node.lease import DISOWNED, Lease
 
@@ -50,14 +51,15 @@ class Meaning(Enum):
 
     DONE: continue; it was taken in. IGNORED: continue; it is outdated. REFUSED: ask again later. DISOWNED:
     register again, because the controller does not know this incarnation. TELL_HOLDINGS: send `holdings`
-    (ZooKeeper went back), and ask again later. ANOTHER_CLUSTERS: end; no controller will ever accept this
-    process. APPLY: apply the batch, then call `on_applied`."""
+    (ZooKeeper went back), and ask again later. ANOTHER_CLUSTERS, UNSUPPORTED_LEVEL: end; no controller will
+    accept this process as it is. APPLY: apply the batch, then call `on_applied`."""
 
     DONE = auto()
     REFUSED = auto()
     DISOWNED = auto()
     TELL_HOLDINGS = auto()
     ANOTHER_CLUSTERS = auto()
+    UNSUPPORTED_LEVEL = auto()
     APPLY = auto()
     IGNORED = auto()
 
@@ -107,7 +109,8 @@ class MemberSession:
     """identity: a registration as of this process's start. lease: this session alone writes it. applied: the
     position in the metadata stream up to which this process has completely applied it (I25, applied is said
     afterwards). wants_shutdown: set it to ask for leave to stop. may_shut_down: it was given: the controller
-    has taken every leadership from this broker, and all brokers know it."""
+    has taken every leadership from this broker, and all brokers know it. level: the cluster's, by the latest
+    answer that this process took in; ask `levels.allows` before something new is written."""
 
     __slots__ = (
         "_holdings_told_ms",
@@ -121,6 +124,7 @@ class MemberSession:
         "identity",
         "is_registered",
         "lease",
+        "level",
         "may_shut_down",
         "remaining_leaderships",
         "status",
@@ -139,6 +143,7 @@ class MemberSession:
         self.failures: tuple[ApplyFailure, ...] = ()
         self.has_full_state = False
         self.is_registered = False
+        self.level = UNTOLD
         self.wants_shutdown = False
         self.may_shut_down = False
         self.remaining_leaderships = 0
@@ -179,8 +184,11 @@ class MemberSession:
                 return Meaning.TELL_HOLDINGS
             case ControllerError.INCONSISTENT_CLUSTER_ID:
                 return Meaning.ANOTHER_CLUSTERS
+            case ControllerError.UNSUPPORTED_LEVEL:
+                return Meaning.UNSUPPORTED_LEVEL
             case _:
                 return Meaning.REFUSED
+        self._see_level(response.level)
         self.cluster_id = response.cluster_id or self.cluster_id
         self.broker_epoch = response.broker_epoch
         self._on_status(response.status)
@@ -213,6 +221,7 @@ class MemberSession:
             count=self.heartbeats.next(),
             answered=self.heartbeats.answered,
             others=self.heartbeats.others,
+            levels=self.identity.levels,
         )
 
     def on_heartbeat(
@@ -259,10 +268,21 @@ class MemberSession:
             return Meaning.IGNORED  # for an incarnation before this one (I8, broker epochs fence)
         if batch.sequence < 0 or not self.lease.on_controller_epoch(batch.controller_epoch):
             return Meaning.IGNORED
+        if not self._can_run_at(batch.level):
+            return Meaning.DISOWNED  # The answer to the next registration says why.
+        self._see_level(batch.level)
         if (batch.controller_epoch, batch.sequence) <= self.applied and not batch.full:
             self.failures = ()  # nothing new within the wait; the failures were delivered
             return Meaning.IGNORED
         return Meaning.APPLY
+
+    def _can_run_at(self, level: Level) -> bool:
+        """Return whether this process may go on. One that tells no levels knows none."""
+        return self.identity.levels == LevelRange() or self.identity.levels.has(level)
+
+    def _see_level(self, level: Level) -> None:
+        """Note the cluster's level; it never falls, and an answer may be late."""
+        self.level = max(self.level, level)
 
     def on_applied(self, batch: UpdateBatch, failures: Sequence[ApplyFailure]) -> bool:
         """Note that the effects of the batch are complete: only then does it count as applied (I25, applied

@@ -28,6 +28,7 @@ from springtide.contract.session import (
     ShutdownKind,
 )
 from springtide.contract.updates import NameWriterRequest, NameWriterResponse, PollRequest
+from springtide.levels import SUPPORTED
 from springtide.node.clock import BrokerClock, MachineClock
 from springtide.node.cluster_view import ClusterView
 from springtide.node.net import SystemNet
@@ -72,6 +73,7 @@ class Coordinator:
             port=1,
             log_dir_ids=(),
             last_shutdown=ShutdownKind.FIRST_START,
+            levels=SUPPORTED,
         )
         answer = self._controller.submit(
             RegisterMember(kind=MemberKind.COORDINATOR, wall_ms=0, request=request)

@@ -17,6 +17,7 @@ from springtide.contract.session import (
     ShutdownKind,
 )
 from springtide.contract.updates import NameWriterRequest, NameWriterResponse, PollRequest, UpdateBatch
+from springtide.levels import SUPPORTED
 from tests.kit.admin_api.rest import Rest
 
 
@@ -55,6 +56,7 @@ class Coordinator:
             rack=self.rack,
             log_dir_ids=(),
             last_shutdown=ShutdownKind.FIRST_START,
+            levels=SUPPORTED,
         )
         response: RegisterResponse = await self.ask("register", request, RegisterResponse)
         self.epoch = response.broker_epoch

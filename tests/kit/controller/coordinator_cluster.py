@@ -21,6 +21,7 @@ from springtide.contract.session import (
     ShutdownKind,
 )
 from springtide.contract.updates import NameWriterRequest, NameWriterResponse
+from springtide.levels import SUPPORTED
 from tests.kit.controller.core_cluster import Cluster
 
 OFFSETS_ID = "offsets-000000000000id"
@@ -52,6 +53,7 @@ class CoordinatorCluster(Cluster):
             port=9092,
             log_dir_ids=(),
             last_shutdown=ShutdownKind.FIRST_START,
+            levels=SUPPORTED,
         )
         return self.ask(
             RegisterMember(kind=MemberKind.COORDINATOR, wall_ms=0, request=request), RegisterResponse

@@ -35,12 +35,14 @@ from controller.core.records import (
     Cause,
     Change,
     ClusterRecord,
+    LevelRecord,
     MemberRecord,
     PartitionRecord,
     ProducerIdsRecord,
     QuotasRecord,
     Record,
     TopicRecord,
+    UpgradeRecord,
     UserRecord,
 )
 from controller.core.witnesses import TermStart
@@ -68,6 +70,7 @@ from springtide.contract.session import (
     ShutdownKind,
 )
 from springtide.contract.updates import ApplyFailure
+from springtide.levels import LevelRange
 from tests.kit.controller.images import replay_all
 
 CLUSTER_ID = "cluster-id-of-22-chars"
@@ -93,6 +96,8 @@ class Cluster:
         self.records: list[Record] = [founding()]
         self.effects: list[Effect] = []
         self.controller_epoch = 1
+        #: What each broker tells, from its next request on; none: it is of release 0.1.
+        self.levels: dict[int, LevelRange] = {}
         image = ClusterImage()
         replay_all(image, self.records)
         self.machine = self._machine(image)
@@ -167,6 +172,7 @@ class Cluster:
             previous_broker_epoch=BrokerEpoch(previous_broker_epoch),
             unanswered_incarnation_ids=unanswered,
             worker_of=worker_of,
+            levels=self.levels.get(broker_id, LevelRange()),
         )
 
     def register(self, broker_id: int, incarnation: str = "a", **kwargs: object) -> RegisterResponse:
@@ -198,6 +204,7 @@ class Cluster:
             clock_leap=clock_leap,
             certificate_ends_ms=certificate_ends_ms,
             disk=disk,
+            levels=self.levels.get(broker_id, LevelRange()),
         )
         return self.ask(Heartbeat(wall_ms=0, request=request, received_ms=self.now_ms), HeartbeatResponse)
 
@@ -343,8 +350,8 @@ def image_of_rows(records: Sequence[Record]) -> ClusterImage:
                 rows[member.kind, member.member_id] = record
             case ClusterRecord():
                 rows["cluster"] = record
-            case ProducerIdsRecord():
-                rows["producer ids"] = record
+            case ProducerIdsRecord() | LevelRecord() | UpgradeRecord():
+                rows[type(record)] = record
             case AclsRecord() | UserRecord() | QuotasRecord():
                 rows["security", type(record), name_of(record)] = record
             case _:

@@ -48,7 +48,7 @@ from springtide.contract.session import (
     ShutdownKind,
     Witness,
 )
-from springtide.levels import UNTOLD, Level
+from springtide.levels import SUPPORTED, UNTOLD, Level
 from tests.kit.clocks import WALL_START_MS, VirtualClock
 from tests.kit.memory.zookeeper import MemoryMeta
 
@@ -246,6 +246,7 @@ class Broker:
             port=9000 + broker_id,
             log_dir_ids=(f"dir-{broker_id}",),
             last_shutdown=ShutdownKind.FIRST_START,
+            levels=SUPPORTED,
         )
 
     def wall_ms(self) -> int:

@@ -605,15 +605,14 @@ def test_while_its_predecessor_lives_it_waits_and_refuses_connections() -> None:
     assert bench.registered == [5]
 
 
-def test_a_directory_of_another_cluster_ends_the_process_with_a_reason() -> None:
+@pytest.mark.parametrize(
+    "error", [ControllerError.INCONSISTENT_CLUSTER_ID, ControllerError.UNSUPPORTED_LEVEL]
+)
+def test_a_process_that_no_controller_takes_as_it_is_ends_with_the_reason(error: ControllerError) -> None:
     def prepare(bench: Bench) -> None:
         bench.controller.then(
             "register",
-            RegisterResponse(
-                error=ControllerError.INCONSISTENT_CLUSTER_ID,
-                controller_epoch=ControllerEpoch(3),
-                detail="it is staging's",
-            ),
+            RegisterResponse(error=error, controller_epoch=ControllerEpoch(3), detail="it is staging's"),
         )
 
     with pytest.raises(BaseExceptionGroup) as caught:

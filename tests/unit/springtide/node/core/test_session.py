@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import msgspec
+
 from springtide.contract.epochs import BrokerEpoch, ControllerEpoch
 from springtide.contract.errors import ControllerError
 from springtide.contract.holdings import Holdings, SetAsideLog
@@ -24,6 +26,7 @@ from springtide.contract.session import (
     ShutdownKind,
 )
 from springtide.contract.updates import UpdateBatch
+from springtide.levels import NEWEST, SUPPORTED, UNTOLD, Level
 from springtide.node.core.session import HOLDINGS_INTERVAL_MS, Meaning, MemberSession, WentBackProof
 from springtide.node.lease import Lease
 
@@ -243,3 +246,44 @@ def test_an_error_of_a_later_release_is_to_be_asked_again() -> None:
     assert session.on_heartbeat(session.heartbeat(None), answer, sent_ms=1, now_ms=2) is Meaning.REFUSED
     assert session.on_batch(UpdateBatch(error=ControllerError.UNKNOWN)) is Meaning.REFUSED
     assert session.on_registered(RegisterResponse(error=ControllerError.UNKNOWN)) is Meaning.REFUSED
+
+
+# --- the cluster's level ------------------------------------------------------------------------------
+
+
+def leveled() -> MemberSession:
+    session = registered()
+    session.identity = msgspec.structs.replace(session.identity, levels=SUPPORTED)
+    return session
+
+
+def test_the_level_is_that_of_the_latest_answer_and_never_falls() -> None:
+    session = leveled()
+    assert session.level == UNTOLD
+    response = msgspec.structs.replace(accepted(5), level=NEWEST)
+    session.on_registered(response)
+    assert session.level == NEWEST
+    assert session.on_batch(batch(1, full=True)) is Meaning.APPLY  # it says 0: it is late
+    assert session.level == NEWEST
+
+
+def test_a_batch_tells_the_level_also_when_it_brings_nothing_else() -> None:
+    session = leveled()
+    session.applied = (ControllerEpoch(3), 1)
+    assert session.on_batch(msgspec.structs.replace(batch(1), level=NEWEST)) is Meaning.IGNORED
+    assert session.level == NEWEST
+
+
+def test_a_level_that_this_process_can_not_run_at_is_not_taken_in() -> None:
+    session = leveled()
+    newer = Level(SUPPORTED.highest + 1)
+    assert session.on_batch(msgspec.structs.replace(batch(1, full=True), level=newer)) is Meaning.DISOWNED
+    assert session.level == UNTOLD
+    refused = RegisterResponse(error=ControllerError.UNSUPPORTED_LEVEL, detail="install a newer one")
+    assert session.on_registered(refused) is Meaning.UNSUPPORTED_LEVEL
+
+
+def test_levels_are_told_in_registrations_and_heartbeats() -> None:
+    session = leveled()
+    assert session.registration(None).levels == SUPPORTED
+    assert session.heartbeat(None).levels == SUPPORTED
