@@ -21,8 +21,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
-import anyio.to_thread
-import sqlalchemy as sa
 import uvicorn
 from fastapi import FastAPI
 
@@ -36,14 +34,15 @@ from controller.addresses import advertised_url, check_access, check_advertisabl
 from controller.audit.outbox import AuditOutbox
 from controller.audit.retention import Retention
 from controller.config import OPTIONS, ConfigError, ControllerConfig, load_config
-from controller.database import schema
-from controller.database.sql import Database, cause_of
+from controller.database.sql import Database
 from controller.dump_image import dump_image
+from controller.schema_steps import follow_levels, make_ready
 from controller.shell.clock import SystemClock
 from controller.shell.engine import Engine
 from controller.shell.kafka_groups import KafkaGroups
 from controller.shell.kazoo_access import ZooKeeperAccess
 from controller.shell.listeners import TcpListeners
+from controller.shell.meta import Meta
 from controller.zookeeper import open_meta, read_access, secure_zookeeper
 from springtide.interpreter import spare_the_loop
 from springtide.log_lines import configure_logging
@@ -62,7 +61,6 @@ LISTEN_BACKLOG: Final = 2_048
 #: Requests still running when the controller stops get so long; polls are answered at once.
 GRACEFUL_STOP_S: Final = 5
 DATE_S: Final = 1
-MIGRATE_RETRY_MS: Final = 2_000
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -259,7 +257,7 @@ async def serve(
                     days=config.audit_retention_days,
                 )
                 of_sql.append(retention.run)
-            tasks.start_soon(_run_on_sql, config.database_url, clock, of_sql)
+            tasks.start_soon(_run_on_sql, config.database_url, clock, meta, of_sql)
             await server.serve(sockets=[bound])
             engine.stand_down()
             tasks.cancel_scope.cancel()
@@ -336,31 +334,18 @@ def _uvicorn_config(app: FastAPI, config: ControllerConfig, settings: ApiSetting
 
 
 async def _run_on_sql(
-    database_url: str, clock: SystemClock, parts: Sequence[Callable[[], Coroutine[Any, Any, None]]]
+    database_url: str,
+    clock: SystemClock,
+    meta: Meta,
+    parts: Sequence[Callable[[], Coroutine[Any, Any, None]]],
 ) -> None:
     """Run what needs the tables, once they are there: a database that is just being made is no outage."""
-    await _migrate(database_url, clock)
+    revision = await make_ready(database_url, clock)
+    log.info("database_ready")
     async with anyio.create_task_group() as tasks:
+        tasks.start_soon(follow_levels, database_url, revision, meta, clock)
         for part in parts:
             tasks.start_soon(part)
-
-
-async def _migrate(database_url: str, clock: SystemClock) -> None:
-    """Bring SQL up to date, however long it takes to be there: until then operators' writes are refused, and
-    failovers go on as ever. A first failure may be another controller that makes the same tables."""
-    level, told = logging.INFO, ""
-    while True:
-        try:
-            await anyio.to_thread.run_sync(schema.upgrade, database_url, abandon_on_cancel=True)
-        except (sa.exc.SQLAlchemyError, schema.MigrationFailed, OSError) as error:
-            cause = cause_of(error, sa.make_url(database_url))
-            if (level, cause) != (logging.ERROR, told):
-                log.log(level, "database_not_ready cause=%s", cause)
-                level, told = logging.ERROR, cause
-            await clock.sleep_ms(MIGRATE_RETRY_MS)
-        else:
-            log.info("database_ready")
-            return
 
 
 async def _stop_on_signal(engine: Engine, server: _Server, service: ServiceManager) -> None:

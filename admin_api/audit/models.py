@@ -101,7 +101,8 @@ class MismatchView(View):
             "`altered`: its content differs from what was written; `missing`: entries before it are gone; "
             "`unlinked`: it was written after an entry other than the one before it; "
             "`misnumbered`: its `seq` is not the next; `wrong_end`: the newest entries are gone; "
-            "`unanchored`: rows were removed, and what tells of that, or was to stay, is not as it was"
+            "`unanchored`: rows were removed, and what tells of that, or was to stay, is not as it was; "
+            "`unknown_format`: a later release wrote it, and only that one can check it"
         )
     )
     chain_position: int

@@ -9,7 +9,8 @@ was written. Ids are left out, for the database gives them out as it writes: an 
 `seq`. No secret is involved: an intruder who rewrites the whole chain can make it fit again, but not make it
 end in a hash that was noted elsewhere.
 
-The form is frozen. Rows hashed under it exist; a change of it needs a migration that hashes them again.
+That form is format 1, and frozen: rows hashed under it exist. Another form is another format, and the table
+`audit_formats` says from which place on a chain has it; a chain never goes back to an earlier one.
 
 An append locks the cluster's head first and keeps it until the transaction ends, so numbers and hashes are
 given in commit order by one writer at a time, on any controller, for any kind of entry: changes as they
@@ -23,12 +24,15 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
+import msgspec
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert as postgres_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
-from controller.database.tables import audit, audit_heads, audit_outcomes
+from controller.database.tables import audit, audit_formats, audit_heads, audit_outcomes
 
+#: What this release writes and checks.
+CHAIN_FORMAT: Final = 1
 #: Rows chained per statement while catching up.
 ROWS_PER_PAGE = 500
 
@@ -76,6 +80,26 @@ def hash_outcome(
 def _hash(content: Mapping[str, Any], previous_hash: str) -> str:
     canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     return hashlib.sha256(f"{previous_hash}\n{canonical}".encode("ascii")).hexdigest()
+
+
+class LaterFormat(msgspec.Struct, frozen=True):
+    """The first entries of a chain that have a format which this release does not know."""
+
+    from_position: int
+    format: int
+
+
+def later_format(connection: sa.Connection, cluster: str) -> LaterFormat | None:
+    if not sa.inspect(connection).has_table(audit_formats.name):  # before revision 0010
+        return None
+    statement = (
+        sa.select(audit_formats.c.from_position, audit_formats.c.format)
+        .where(audit_formats.c.cluster == cluster, audit_formats.c.format > CHAIN_FORMAT)
+        .order_by(audit_formats.c.from_position)
+        .limit(1)
+    )
+    found = connection.execute(statement).one_or_none()
+    return None if found is None else LaterFormat(found.from_position, found.format)
 
 
 class Head:

@@ -18,7 +18,7 @@ from typing import Any, Final
 import msgspec
 import sqlalchemy as sa
 
-from controller.audit.chain import hash_outcome, hash_row
+from controller.audit.chain import CHAIN_FORMAT, LaterFormat, hash_outcome, hash_row, later_format
 from controller.audit.removal import KeptDigest, Recorded, RemovalUnreadable, anchoring_row, find_removal
 from controller.database.sql import Database
 from controller.database.tables import GENESIS, audit, audit_heads, audit_outcomes
@@ -41,6 +41,8 @@ class MismatchCode(StrEnum):
     WRONG_END = "wrong_end"
     #: Rows were removed, and what tells of that is gone, or the rows that stay are not those it names.
     UNANCHORED = "unanchored"
+    #: A later release wrote it, in a form that this one can't check. Nothing says that it was altered.
+    UNKNOWN_FORMAT = "unknown_format"
 
 
 class Mismatch(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,7 +93,7 @@ class _Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 class _Start(msgspec.Struct, frozen=True, kw_only=True):
     """The head, and the entry before the first to be looked at. seq: of the row before it, where it is
-    known. unanchored: why there is no beginning."""
+    known. unanchored: why there is no beginning. later: where entries of a later format begin."""
 
     head_position: int
     head_hash: str
@@ -101,10 +103,21 @@ class _Start(msgspec.Struct, frozen=True, kw_only=True):
     seq: int | None
     removal: Recorded | None
     unanchored: Mismatch | None = None
+    later: LaterFormat | None = None
 
     @property
     def is_at_anchor(self) -> bool:
         return self.removal is not None and self.position == self.removal.removal.chain_position
+
+    def check_format(self, entry: _Entry) -> Mismatch | None:
+        later = self.later
+        if later is None or entry.chain_position < later.from_position:
+            return None
+        detail = (
+            f"from entry {later.from_position} on the chain has format {later.format}, and this release "
+            f"checks format {CHAIN_FORMAT}: ask a controller of the release that wrote it"
+        )
+        return _misfit(MismatchCode.UNKNOWN_FORMAT, entry, detail)
 
 
 class _Walk:
@@ -129,6 +142,8 @@ class _Walk:
         if entry.chain_position != place:
             lost = entry.chain_position - place
             return _misfit(MismatchCode.MISSING, entry, f"{lost} entries from {place} on are missing")
+        if (unknown := self.start.check_format(entry)) is not None:
+            return unknown
         if entry.expected_hash != entry.hash:
             detail = f"its content makes {entry.expected_hash}, and it carries {entry.hash}"
             return _misfit(MismatchCode.ALTERED, entry, detail)
@@ -288,6 +303,7 @@ def _find_start(connection: sa.Connection, *, cluster: str, from_seq: int | None
         seq=seq,
         removal=removal,
         unanchored=unanchored,
+        later=later_format(connection, cluster),
     )
 
 
@@ -296,6 +312,8 @@ async def _check_anchor(store: Database, cluster: str, start: _Start) -> Mismatc
     recorded = start.removal
     assert recorded is not None
     entry = _row_entry(recorded.row)
+    if (unknown := start.check_format(entry)) is not None:
+        return unknown
     if entry.expected_hash != entry.hash:
         return _misfit(MismatchCode.ALTERED, entry, "it tells of a removal, and its content was changed")
     if not recorded.is_swept:  # and rows that it does not name are still there
@@ -305,6 +323,8 @@ async def _check_anchor(store: Database, cluster: str, start: _Start) -> Mismatc
     while True:
         page = await store.read(_read_page, cluster=cluster, after=position, until=until, kind="change")
         for entry in page:
+            if (unknown := start.check_format(entry)) is not None:
+                return unknown
             if entry.expected_hash != entry.hash:
                 return _misfit(MismatchCode.ALTERED, entry, "it stays below the anchor, and was changed")
             kept.add(entry.chain_position, entry.hash)

@@ -129,6 +129,26 @@ audit_anchors = sa.Table(
     sa.PrimaryKeyConstraint("cluster", name="pk_audit_anchors"),
 )
 
+#: Since revision 0010. From where on the entries of a cluster's chain have which format
+#: (controller.audit.chain); those before the first row, and all where there is none, have the first.
+audit_formats = sa.Table(
+    "audit_formats",
+    metadata,
+    sa.Column("cluster", sa.String(255), nullable=False),
+    sa.Column("from_position", sa.BigInteger, nullable=False),
+    sa.Column("format", sa.Integer, nullable=False),
+    sa.PrimaryKeyConstraint("cluster", "from_position", name="pk_audit_formats"),
+)
+
+#: Since revision 0010: for each later revision the own level of the oldest release that works with it.
+schema_compat = sa.Table(
+    "schema_compat",
+    metadata,
+    sa.Column("revision", sa.String(32), nullable=False),
+    sa.Column("oldest_level", sa.Integer, nullable=False),
+    sa.PrimaryKeyConstraint("revision", name="pk_schema_compat"),
+)
+
 operations = sa.Table(
     "operations",
     metadata,

@@ -1,22 +1,30 @@
-"""Each SQL test runs on SQLite and on a PostgreSQL server of its own."""
+"""Each SQL test runs on SQLite and on a PostgreSQL server of its own, and with each schema that may be there:
+the newest, the one that other clusters hold back, and one that a later release has expanded.
+"""
 
 from __future__ import annotations
 
 import itertools
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 
-from controller.database import migrate
+from controller.database import migrate, schema
 from controller.database.sql import Database
+from controller.database.tables import metadata, schema_compat
+from springtide.levels import NEWEST, SUPPORTED
 from tests.kit.controller.sql import run_in_place
 from tests.kit.postgres import running_postgres
 
 _numbers = itertools.count()
 SQLITE_FILE = "springtide.db"
+LATER_REVISION = "0099"
+
+Template = Callable[[str, str], str]
 
 
 @pytest.fixture(scope="session")
@@ -26,19 +34,43 @@ def postgres_url() -> Iterator[str]:
         yield url
 
 
-@pytest.fixture(scope="session")
-def newest_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a file at the newest revision, to be copied: to migrate takes longer than most tests."""
-    folder: Path = tmp_path_factory.mktemp("newest")
-    migrate.upgrade(f"sqlite:///{folder / SQLITE_FILE}")
-    return folder
+def _migrated(url: str, schema_of: str) -> None:
+    if schema_of == "first":
+        schema.upgrade(url, SUPPORTED.lowest)
+        return
+    migrate.upgrade(url)
+    if schema_of == "later":
+        with schema.locked(url) as connection:
+            _expand(connection)
+
+
+def _expand(connection: sa.Connection) -> None:
+    """What a later release may add while controllers of this one go on."""
+    for table in metadata.tables:
+        connection.execute(sa.text(f"alter table {table} add column later_thing text"))
+        connection.execute(sa.text(f"create index ix_{table}_later on {table} (later_thing)"))
+    connection.execute(sa.text("create table later_table (id text primary key)"))
+    connection.execute(sa.text(f"update alembic_version set version_num = '{LATER_REVISION}'"))
+    row = {"revision": LATER_REVISION, "oldest_level": NEWEST}
+    connection.execute(schema_compat.insert().values(row))
 
 
 @pytest.fixture(scope="session")
-def newest_postgres(postgres_url: str) -> str:
-    """The name of a database at the newest revision, which is the template of others."""
-    migrate.upgrade(_created(postgres_url, name="newest"))
-    return "newest"
+def templates(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Template:
+    """Migrated databases to be copied, each made when it is first asked for: to migrate takes longer than
+    most tests. Returns a folder with SQLite's file, or the name of a database in PostgreSQL."""
+
+    @cache
+    def made(product: str, schema_of: str) -> str:
+        if product == "sqlite":
+            folder = tmp_path_factory.mktemp(schema_of)
+            _migrated(f"sqlite:///{folder / SQLITE_FILE}", schema_of)
+            return str(folder)
+        server: str = request.getfixturevalue("postgres_url")
+        _migrated(_created(server, name=schema_of), schema_of)
+        return schema_of
+
+    return made
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -54,15 +86,20 @@ def empty_url(request: pytest.FixtureRequest, product: str, tmp_path: Path) -> s
     return _created(request.getfixturevalue("postgres_url"), name=f"test_{next(_numbers)}")
 
 
+@pytest.fixture(params=["sqlite newest", "postgres newest", "sqlite first", "postgres later"])
+def place(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 @pytest.fixture
-def database_url(request: pytest.FixtureRequest, product: str, tmp_path: Path) -> str:
-    """A database at the newest revision."""
+def database_url(request: pytest.FixtureRequest, place: str, templates: Template, tmp_path: Path) -> str:
+    """A database with all tables."""
+    product, schema_of = place.split()
     if product == "sqlite":
-        shutil.copytree(request.getfixturevalue("newest_sqlite"), tmp_path, dirs_exist_ok=True)
+        shutil.copytree(templates(product, schema_of), tmp_path, dirs_exist_ok=True)
         return f"sqlite:///{tmp_path / SQLITE_FILE}"
-    template: str = request.getfixturevalue("newest_postgres")
     server: str = request.getfixturevalue("postgres_url")
-    return _created(server, name=f"test_{next(_numbers)}", template=template)
+    return _created(server, name=f"test_{next(_numbers)}", template=templates(product, schema_of))
 
 
 def _created(server_url: str, *, name: str, template: str = "template1") -> str:

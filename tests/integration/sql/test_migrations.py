@@ -20,10 +20,16 @@ from controller.audit.history import Intent
 from controller.audit.verification import verify
 from controller.database import migrate, schema
 from controller.database.sql import Database, create_sql_engine
-from controller.database.tables import metadata
+from controller.database.tables import metadata, schema_compat
+from springtide.levels import NEWEST, UNTOLD, Level
 from tests.kit.controller.sql import run_in_place
 
 SCRIPTS = ScriptDirectory(next(iter(migrations.__path__)))
+
+
+@pytest.fixture(params=["sqlite newest", "postgres newest"])
+def place(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
 
 
 def _tables(url: str) -> set[str]:
@@ -59,12 +65,81 @@ def test_an_up_to_date_database_needs_no_alembic(empty_url: str) -> None:
     subprocess.run([sys.executable, "-c", script, empty_url], check=True)
 
 
-def test_a_database_of_a_later_release_is_refused(empty_url: str) -> None:
+def _set_later(url: str, revision: str, oldest_level: int | None) -> None:
+    """Make it the database of a later release. oldest_level: what it says of its revision, if anything."""
+    with schema.locked(url) as connection:
+        connection.execute(sa.text(f"update alembic_version set version_num = '{revision}'"))
+        if oldest_level is not None:
+            row = {"revision": revision, "oldest_level": oldest_level}
+            connection.execute(schema_compat.insert().values(row))
+
+
+def test_a_later_revision_that_says_nothing_of_releases_is_refused(empty_url: str) -> None:
     schema.upgrade(empty_url)
-    with schema.locked(empty_url) as connection:
-        connection.execute(sa.text("update alembic_version set version_num = '9999'"))
-    with pytest.raises(schema.MigrationFailed, match="9999"):
+    _set_later(empty_url, "9999", None)
+    with pytest.raises(schema.MigrationFailed, match=r"'9999'.*this is release 0\.2 \(level 1\)"):
         schema.upgrade(empty_url)
+
+
+def test_a_later_revision_that_our_level_is_enough_for_is_accepted_and_left_alone(empty_url: str) -> None:
+    schema.upgrade(empty_url)
+    _set_later(empty_url, "0011", NEWEST)
+    assert schema.upgrade(empty_url) == "0011"
+    assert schema.upgrade(empty_url, UNTOLD) == "0011"
+    assert migrate.current_revision(empty_url) == "0011"
+
+
+def test_a_later_revision_that_needs_a_later_release_is_refused_by_name(empty_url: str) -> None:
+    schema.upgrade(empty_url)
+    _set_later(empty_url, "0012", NEWEST + 1)
+    with pytest.raises(schema.MigrationFailed, match="needs a release whose own level is 2 or more"):
+        schema.upgrade(empty_url)
+
+
+def test_a_revision_of_no_release_from_before_there_were_levels_is_refused(empty_url: str) -> None:
+    schema.upgrade(empty_url, UNTOLD)
+    with schema.locked(empty_url) as connection:
+        connection.execute(sa.text("update alembic_version set version_num = 'abcd'"))
+    with pytest.raises(schema.MigrationFailed, match="'abcd'"):
+        schema.upgrade(empty_url)
+
+
+def test_the_database_goes_as_far_as_the_lowest_level_allows_and_never_back(empty_url: str) -> None:
+    assert schema.upgrade(empty_url, UNTOLD) == "0009"
+    assert migrate.current_revision(empty_url) == "0009"
+    assert schema.upgrade(empty_url, UNTOLD) == "0009"
+    assert schema.upgrade(empty_url, NEWEST) == schema.HEAD
+    assert schema.upgrade(empty_url, UNTOLD) == schema.HEAD
+    assert migrate.current_revision(empty_url) == schema.HEAD
+
+
+def test_each_revision_since_levels_says_which_releases_work_with_it(database_url: str) -> None:
+    with schema.locked(database_url) as connection:
+        said = {row.revision: row.oldest_level for row in connection.execute(sa.select(schema_compat))}
+    assert said == {name: level for name, level in schema.OLDEST_LEVELS.items() if name > "0009"}
+
+
+def test_what_a_level_needs_of_the_database_is_said_in_words(empty_url: str) -> None:
+    store = Database.open(empty_url, run_sync=run_in_place)
+
+    def asked(level: int = 1) -> str | None:
+        return anyio.run(schema.why_not_ready, store, Level(level))
+
+    try:
+        assert "no tables yet" in str(asked())
+        migrate.upgrade(empty_url, "0008")
+        assert "at revision 0008, and 0009 is needed" in str(asked())
+        schema.upgrade(empty_url, UNTOLD)
+        assert asked() is None
+        assert "at revision 0009, and 0010 is needed" in str(asked(2))
+        schema.upgrade(empty_url)
+        assert asked(2) is None
+        _set_later(empty_url, "0012", NEWEST + 1)
+        assert "needs a release" in str(asked())
+    finally:
+        store.close()
+    broken = Database.open("sqlite:////nowhere/at/all.db", run_sync=run_in_place)
+    assert "can't be asked" in str(anyio.run(schema.why_not_ready, broken, NEWEST))
 
 
 def test_what_the_migrations_build_is_what_the_tables_say(database_url: str) -> None:
