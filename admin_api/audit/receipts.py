@@ -203,7 +203,7 @@ def _stretch(stretch: Stretch) -> StretchView:
     operation_id="getReceipt",
     summary="Show how safe an operation's partitions were while it ran",
     response_model=ReceiptView,
-    responses=problems("operation_not_found", "audit_unavailable"),
+    responses=problems("operation_not_found", "stored_by_later_release", "audit_unavailable"),
 )
 async def get_receipt(request: Request, services: Serving, operation_id: OperationPath) -> Response:
     """Show an operation's safety receipt, from the audited changes of the in-sync sets: how close any

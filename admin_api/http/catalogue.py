@@ -227,6 +227,11 @@ CATALOGUE: Mapping[str, Kind] = {
         "Operations of this kind can't be cancelled",
         "a demoted broker is taken back with :return; a reassignment can be cancelled",
     ),
+    "stored_by_later_release": Kind(
+        409,
+        "A later release has stored this, and this one can't read it",
+        "ask a controller of that release; it is left as it is meanwhile",
+    ),
     "operation_moves_nothing": Kind(
         409,
         "The operation moves no data",

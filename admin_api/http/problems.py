@@ -30,7 +30,7 @@ from controller.face.commands import (
     Refusal,
     UnknownCluster,
 )
-from controller.face.database import DatabaseRejected, DatabaseUnavailable
+from controller.face.database import DatabaseRejected, DatabaseUnavailable, LaterRelease
 
 MEDIA_TYPE: Final = "application/problem+json"
 ERRORS_SHOWN_MAX: Final = 20
@@ -64,6 +64,7 @@ EngineFailure = (
     | MetadataWentBack
     | DatabaseUnavailable
     | DatabaseRejected
+    | LaterRelease
 )
 #: Statuses of problems that pass, or whose outcome can be asked for: each says when to ask again.
 _ASK_AGAIN = frozenset({503, 504})
@@ -232,6 +233,8 @@ def problem_of(failure: EngineFailure, *, target: str) -> ProblemError:
         case DatabaseRejected():
             detail = f"the audit database refuses the row: {failure}"
             return ProblemError("audit_unavailable", detail)
+        case LaterRelease():
+            return ProblemError("stored_by_later_release", str(failure))
         case _:
             assert_never(failure)
 

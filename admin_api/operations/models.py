@@ -21,7 +21,7 @@ from admin_api.http.models import (
 from admin_api.operations.cancellation import CancellationView, cancellation_of
 from admin_api.settings import RETRY_AFTER_S
 from controller.face.cluster import TargetProgress
-from controller.face.database import OperationRow
+from controller.face.database import LaterRelease, OperationRow
 from controller.face.operations import (
     CONCURRENT_MOVES_MAX,
     FINISHED,
@@ -167,7 +167,8 @@ class OperationView(View):
         description=(
             "`broker_add`, `broker_demote`, `broker_return`, `topic_delete`, `partitions_add`, "
             "`leader_election`, `preferred_election`, `reassignment`, `reassignment_cancel`, "
-            "`plan_execution`, `replication_factor_change`, `broker_drain`"
+            "`plan_execution`, `replication_factor_change`, `broker_drain`; another one is of a later "
+            "release, and shown with what was asked as it is"
         ),
         examples=["broker_add"],
     )
@@ -210,7 +211,10 @@ def operation_view(
     """Return the view of an operation. live: the cluster's running reassignments, as far as this controller
     receives reports. moving: the partitions of the operation's plan whose moves are not finished. pace: of
     the whole operation; None if not known."""
-    work = decode_work(row)
+    try:
+        work = decode_work(row)
+    except LaterRelease as error:
+        return _unknown_view(row, str(error))
     spec = msgspec.to_builtins(work.spec)
     spec.pop("type", None)
     return OperationView.of(
@@ -232,12 +236,35 @@ def operation_view(
     )
 
 
-def _links(row: OperationRow, work: Work) -> LinksView:
+def _unknown_view(row: OperationRow, why: str) -> OperationView:
+    """Return what can be said of an operation of a later release: its row, and what it was asked as it is."""
+    spec = row.body.get("spec")
+    return OperationView.of(
+        row,
+        created_at=timestamp(row.created_at_ms),
+        started_at=optional_timestamp(row.started_at_ms),
+        finished_at=optional_timestamp(row.finished_at_ms),
+        deadline_at=None,
+        plan_id=None,
+        spec={name: spec[name] for name in spec if name != "type"} if isinstance(spec, dict) else {},
+        steps=[],
+        progress=ProgressView(),
+        blocked=[],
+        refused=[],
+        error=None,
+        summary=why,
+        cancellation=None,
+        links=_links(row, None),
+    )
+
+
+def _links(row: OperationRow, work: Work | None) -> LinksView:
+    """work: None: not known."""
     path = f"/operations/{row.id}"
     return LinksView(
         self=path,
         events=None if row.state in FINISHED else f"{path}/events",
-        moves=f"{path}/moves" if _moves_replicas(work.spec) else None,
+        moves=f"{path}/moves" if work is not None and _moves_replicas(work.spec) else None,
         receipt=f"{path}/receipt" if row.state not in NOT_STARTED else None,
         audit=f"/audit?operation={row.id}",
     )

@@ -155,8 +155,8 @@ def _stored_as(fate: Fate, *, is_over: bool) -> tuple[str, ...]:
 
 
 def _of_plan(plan_id: str, found: MoveRow, live: Progress, *, is_over: bool) -> MoveView:
-    fate = Fate(found.fate)
-    if is_over and fate is Fate.PLANNED:
+    fate = found.fate
+    if is_over and fate == Fate.PLANNED:
         fate = Fate.NOT_BEGUN
     return _view(found.position, found.move, fate, live, found, plan_id=plan_id)
 
@@ -164,13 +164,13 @@ def _of_plan(plan_id: str, found: MoveRow, live: Progress, *, is_over: bool) -> 
 def _view(
     position: int,
     move: Move,
-    fate: Fate,
+    fate: str,
     live: Mapping[PartitionKey, ReassignmentProgress],
     row: MoveRow | None = None,
     *,
     plan_id: str | None,
 ) -> MoveView:
-    now = live.get(move.key) if fate is Fate.MOVING else None
+    now = live.get(move.key) if fate == Fate.MOVING else None
     learners = [] if now is None else [t for t in now.targets if t.is_learner and not t.in_sync]
     rates = [target.rate for target in learners if target.rate is not None]
     return MoveView.of(

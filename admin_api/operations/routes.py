@@ -94,6 +94,7 @@ async def get_it(request: Request, services: Serving, operation_id: OperationPat
         "operation_not_found",
         "operation_finished",
         "operation_not_cancellable",
+        "stored_by_later_release",
         "audit_unavailable",
         *CONDITION_PROBLEMS,
         description="Accepted: it is `cancelling`, until what it moved is back",
@@ -122,6 +123,7 @@ _STEERING_PROBLEMS = (
     "operation_not_found",
     "operation_finished",
     "operation_not_pausable",
+    "stored_by_later_release",
     "audit_unavailable",
     *CONDITION_PROBLEMS,
 )
@@ -159,7 +161,7 @@ async def resume_it(body: SteerOperation, change: Changing) -> Response:
     operation_id="listMoves",
     summary="List an operation's moves, one by one",
     response_model=MoveList,
-    responses=problems("operation_not_found", "audit_unavailable"),
+    responses=problems("operation_not_found", "stored_by_later_release", "audit_unavailable"),
 )
 async def list_moves(
     *,
@@ -190,6 +192,7 @@ async def list_moves(
         "operation_finished",
         "operation_moves_nothing",
         "partition_changed",
+        "stored_by_later_release",
         "audit_unavailable",
         *CONDITION_PROBLEMS,
     ),

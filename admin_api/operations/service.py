@@ -33,6 +33,7 @@ from controller.face.operations import (
     decode_work,
     encode_work,
     fate_of,
+    state_of,
 )
 
 #: An operation's row changes as the operation progresses, so a write to it may need a few tries.
@@ -96,7 +97,7 @@ Changing = Annotated[OperationChange, Depends(operation_change)]
 
 
 def check_unfinished(row: OperationRow) -> None:
-    state = OperationState(row.state)
+    state = state_of(row)
     if state in FINISHED:
         raise ProblemError("operation_finished", f"it has {_ENDED[state]}", operation_id=row.id)
 
@@ -143,7 +144,7 @@ async def steer_operation(change: OperationChange, attempt: Attempt, *, to: Oper
     for _ in range(TRIES_MAX):
         row = await change.row()
         check_unfinished(row)
-        state, work = OperationState(row.state), decode_work(row)
+        state, work = state_of(row), decode_work(row)
         if work.execution is None:
             raise ProblemError("operation_not_pausable", f"it is a {row.kind}", operation_id=row.id)
         change.check_version(row)
@@ -219,7 +220,7 @@ async def _amend(
         if attempt.dry_run:
             stored = msgspec.structs.replace(row, body=encode_work(work))
         else:
-            stored = await services.operations.amend(row, OperationState(row.state), work)
+            stored = await services.operations.amend(row, state_of(row), work)
         if stored is not None:
             return Answer.of(200, current_view(services, stored))
         row = await change.row()

@@ -117,6 +117,7 @@ class ApprovePlan(RequestBody):
         "plan_approved",
         "plan_executed",
         "plan_expired",
+        "stored_by_later_release",
         "audit_unavailable",
         *CONDITION_PROBLEMS,
     ),

@@ -26,7 +26,7 @@ from admin_api.http.models import (
 )
 from admin_api.operations.models import ConcurrentMoves, MoveHours, Throttle
 from admin_api.policies.models import VerdictView
-from controller.face.database import PlanRow
+from controller.face.database import LaterRelease, PlanRow
 from controller.face.operations import CONCURRENT_MOVES
 from controller.face.plans import (
     DISK_PERMILLE,
@@ -513,10 +513,17 @@ def plan_summary(row: PlanRow) -> PlanSummary:
     return PlanSummary.of(
         row,
         kind=row.goal,
-        goal=goal_view(plan_without_moves(row)),
+        goal=_goal_of(row),
         created_at=timestamp(row.created_at_ms),
         expires_at=timestamp(row.expires_at_ms),
     )
+
+
+def _goal_of(row: PlanRow) -> dict[str, Any]:
+    try:
+        return goal_view(plan_without_moves(row))
+    except LaterRelease:  # as it is
+        return {"kind": row.goal}
 
 
 def goal_view(plan: Plan) -> dict[str, Any]:
@@ -556,7 +563,11 @@ def _view(
 def _policies(row: PlanRow) -> list[VerdictView] | None:
     if row.policies is None:
         return None
-    return [VerdictView.of(one) for one in msgspec.convert(row.policies, list[Verdict])]
+    try:
+        verdicts = msgspec.convert(row.policies, list[Verdict])
+    except msgspec.ValidationError as error:
+        raise LaterRelease(f"the verdicts on plan {row.id}", str(error)) from error
+    return [VerdictView.of(one) for one in verdicts]
 
 
 def rejection_view(found: Rejection) -> RejectionView:

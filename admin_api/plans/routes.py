@@ -106,7 +106,7 @@ async def make_it(*, body: MakePlan, services: Serving, write: Write, cluster: C
     response_model=PlanView,
     responses={
         200: {"headers": ETAG_HEADERS},
-        **problems("cluster_not_found", "plan_not_found", "audit_unavailable"),
+        **problems("cluster_not_found", "plan_not_found", "stored_by_later_release", "audit_unavailable"),
     },
 )
 async def get_it(request: Request, services: Serving, cluster: ClusterPath, plan_id: PlanPath) -> Response:
@@ -121,7 +121,7 @@ async def get_it(request: Request, services: Serving, cluster: ClusterPath, plan
     operation_id="listPlannedMoves",
     summary="List a plan's moves in their order",
     response_model=PlannedMoveList,
-    responses=problems("cluster_not_found", "plan_not_found", "audit_unavailable"),
+    responses=problems("cluster_not_found", "plan_not_found", "stored_by_later_release", "audit_unavailable"),
 )
 async def list_moves(
     *,
@@ -156,6 +156,7 @@ async def list_moves(
             "cluster_not_found",
             "plan_not_found",
             "plan_executed",
+            "stored_by_later_release",
             "audit_unavailable",
             *CONDITION_PROBLEMS,
             *WRITE_PROBLEMS,
@@ -183,6 +184,7 @@ async def delete_it(
         "plan_stale",
         "plan_expired",
         "plan_executed",
+        "stored_by_later_release",
         "plan_not_executable",
         "plan_tampered_with",
         "policy_violated",

@@ -152,6 +152,7 @@ async def _inverse(services: Services, cluster: str, moves: Sequence[Reassignmen
         "policy_violated",
         "plan_infeasible",
         "no_improvement",
+        "stored_by_later_release",
         "audit_unavailable",
         *CONDITION_PROBLEMS,
         description="Accepted: an operation of its own, to be followed",

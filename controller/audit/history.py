@@ -43,6 +43,8 @@ HIDDEN: Final = "***"
 #: Kafka's settings of the type PASSWORD, also with a listener's prefix.
 _SECRET: Final = re.compile(r"password|secret|jaas|(keystore|master|private)\.key|certificate", re.IGNORECASE)
 
+_KNOWN_ENTITIES: Final = tuple(entity.value for entity in Entity)
+
 _Key = tuple[str, str]  # entity, entity id
 
 
@@ -213,7 +215,8 @@ def backfill_rows(connection: sa.Connection, rows: Sequence[AuditedChange], *, r
 def entities_not_in(
     connection: sa.Connection, cluster: str, present: Iterable[tuple[Entity, str]]
 ) -> list[_Key]:
-    """Entities whose history says that they exist, and which `present` does not list."""
+    """Entities whose history says that they exist, and which `present` does not list. Those of kinds that
+    only a later release knows are not looked for."""
     listed = {(entity.value, entity_id) for entity, entity_id in present}
     newest = _newest_per_entity(cluster).subquery()
     statement = (
@@ -226,7 +229,7 @@ def entities_not_in(
                 audit.c.version == newest.c.version,
             ),
         )
-        .where(audit.c.cluster == cluster, audit.c.after.is_not(None))
+        .where(audit.c.cluster == cluster, audit.c.after.is_not(None), audit.c.entity.in_([*_KNOWN_ENTITIES]))
         .order_by(audit.c.id)
     )
     found = [(str(row.entity), str(row.entity_id)) for row in connection.execute(statement)]

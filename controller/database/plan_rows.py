@@ -14,7 +14,7 @@ import msgspec
 import sqlalchemy as sa
 
 from controller.core.planning.plan import Move, Plan, content_hash
-from controller.database.rows import MoveRow, PlanRow
+from controller.database.rows import LaterRelease, MoveRow, PlanRow
 from controller.database.tables import all_rows, inert, newest_first, one_row, plan_moves, plans, values_of
 
 #: Rows a transaction.
@@ -51,14 +51,17 @@ def plan_row(
 
 
 def decode_plan(row: PlanRow, moves: Sequence[MoveRow]) -> Plan:
-    """Return the plan as it was made. Its hash is the row's, unless the rows were changed."""
-    return msgspec.structs.replace(
-        msgspec.convert(row.body, Plan), moves=tuple(found.move for found in moves)
-    )
+    """Return the plan as it was made. Its hash is the row's, unless the rows were changed. Raise
+    LaterRelease."""
+    return msgspec.structs.replace(plan_without_moves(row), moves=tuple(found.move for found in moves))
 
 
 def plan_without_moves(row: PlanRow) -> Plan:
-    return msgspec.convert(row.body, Plan)
+    """Raise LaterRelease."""
+    try:
+        return msgspec.convert(row.body, Plan)
+    except msgspec.ValidationError as error:
+        raise LaterRelease(f"plan {row.id} ({row.goal})", str(error)) from error
 
 
 def begin_plan(connection: sa.Connection, row: PlanRow) -> bool:
@@ -108,7 +111,7 @@ def get_moves(
     limit: int | None = None,
 ) -> list[MoveRow]:
     """Return moves in the plan's order. start, end: positions, the second exclusive. fates: only those; all
-    if empty."""
+    if empty. Raise LaterRelease."""
     statement = (
         sa.select(plan_moves)
         .where(plan_moves.c.plan_id == inert(plan_id), plan_moves.c.position >= start)
@@ -239,9 +242,13 @@ _MOVE_FIELDS: Final = tuple(field for field in Move.__struct_fields__ if field !
 
 def _move_row(found: sa.RowMapping) -> MoveRow:
     fields = {name: found[name] for name in _MOVE_FIELDS}
+    try:
+        move = msgspec.convert(fields | {"gain": int(found["gain"])}, Move)
+    except msgspec.ValidationError as error:
+        raise LaterRelease(f"move {found['position']} of plan {found['plan_id']}", str(error)) from error
     return MoveRow(
         position=found["position"],
-        move=msgspec.convert(fields | {"gain": int(found["gain"])}, Move),
+        move=move,
         fate=found["fate"],
         detail=found["detail"],
         begun_at_ms=found["begun_at_ms"],

@@ -13,6 +13,14 @@ from controller.core.planning.plan import Move
 PLANNED: Final = "planned"
 
 
+class LaterRelease(Exception):
+    """A row holds what this release does not know, so a later one has written it. what: of which the row is;
+    why: what is not known."""
+
+    def __init__(self, what: str, why: str) -> None:
+        super().__init__(f"a later release has stored {what}, and this one can't read it: {why}")
+
+
 class OperationRow(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     kind: str

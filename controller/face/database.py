@@ -5,5 +5,5 @@ from __future__ import annotations
 from controller.database import idempotency
 from controller.database.idempotency import Claimed, InProgress, OtherBody, Replay
 from controller.database.operation_rows import OperationFilter, get_operation, list_operations
-from controller.database.rows import MoveRow, OperationRow, PlanRow
+from controller.database.rows import LaterRelease, MoveRow, OperationRow, PlanRow
 from controller.database.sql import Database, DatabaseRejected, DatabaseUnavailable

@@ -47,6 +47,7 @@ from controller.operations.model import (
     decode_work,
     encode_work,
     kind_of,
+    state_of,
 )
 from controller.operations.outcome import PlanOrder
 from controller.operations.pace import OperationPace

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import msgspec
 
-from controller.database.rows import OperationRow
+from controller.database.rows import LaterRelease, OperationRow
 from controller.operations.hours import DailyWindow
 from springtide.contract.epochs import LeaderEpoch
 from springtide.contract.partition_state import PartitionKey
@@ -61,12 +61,17 @@ class StepState(StrEnum):
     SKIPPED = "skipped"
 
 
-class OperationStep(msgspec.Struct, frozen=True, kw_only=True):
+class _Stored(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A part of an operation's row. Fields are only ever added, so one that is not known here is a later
+    release's, and writing the row again would lose it."""
+
+
+class OperationStep(_Stored, frozen=True, kw_only=True):
     name: str
     state: StepState = StepState.PENDING
 
 
-class Blocked(msgspec.Struct, frozen=True, kw_only=True):
+class Blocked(_Stored, frozen=True, kw_only=True):
     """The cause of a wait. code: e.g. `broker_unreachable`, `broker_not_active`, `replica_unreachable`,
     `no_other_leader`; of a reassignment, a `BlockedReason`, or why it can't be rolled back now."""
 
@@ -77,7 +82,7 @@ class Blocked(msgspec.Struct, frozen=True, kw_only=True):
     partition: int | None = None
 
 
-class OperationError(msgspec.Struct, frozen=True, kw_only=True):
+class OperationError(_Stored, frozen=True, kw_only=True):
     """Why it failed. code: `deadline_exceeded`, `endpoint_mismatch`, `rack_mismatch`, `broker_removed`,
     `topic_deleted`, `elections_refused`, or a refusal's."""
 
@@ -90,7 +95,7 @@ CONCURRENT_MOVES: Final = 50
 CONCURRENT_MOVES_MAX: Final = 1_000
 
 
-class MoveOptions(msgspec.Struct, frozen=True, kw_only=True):
+class MoveOptions(_Stored, frozen=True, kw_only=True):
     """The limits for moving data. throttle_bytes_per_s: of each broker; None: unthrottled. not_before_ms:
     wall clock; an operation that makes its own plans makes them no earlier, either. window: when moves begin,
     and plans are made; None: at any time."""
@@ -101,7 +106,7 @@ class MoveOptions(msgspec.Struct, frozen=True, kw_only=True):
     window: DailyWindow | None = None
 
 
-class BrokerToAdd(msgspec.Struct, frozen=True, kw_only=True):
+class BrokerToAdd(_Stored, frozen=True, kw_only=True):
     """replaces: a broker whose every place it takes."""
 
     broker_id: int
@@ -111,7 +116,7 @@ class BrokerToAdd(msgspec.Struct, frozen=True, kw_only=True):
     replaces: int | None = None
 
 
-class BrokerAdd(msgspec.Struct, frozen=True, kw_only=True, tag="broker_add"):
+class BrokerAdd(_Stored, frozen=True, kw_only=True, tag="broker_add"):
     """mode: `new_only`, `full` or `none`; of those that replace no other. disk_permille: as in Rebalance."""
 
     brokers: tuple[BrokerToAdd, ...]
@@ -120,17 +125,17 @@ class BrokerAdd(msgspec.Struct, frozen=True, kw_only=True, tag="broker_add"):
     moves: MoveOptions = MoveOptions()
 
 
-class BrokerDrain(msgspec.Struct, frozen=True, kw_only=True, tag="broker_drain"):
+class BrokerDrain(_Stored, frozen=True, kw_only=True, tag="broker_drain"):
     broker_id: int
     moves: MoveOptions = MoveOptions()
 
 
-class TopicDelete(msgspec.Struct, frozen=True, kw_only=True, tag="topic_delete"):
+class TopicDelete(_Stored, frozen=True, kw_only=True, tag="topic_delete"):
     topic: str
     topic_id: str
 
 
-class LeaderElection(msgspec.Struct, frozen=True, kw_only=True, tag="leader_election"):
+class LeaderElection(_Stored, frozen=True, kw_only=True, tag="leader_election"):
     topic: str
     partition: int
     election: str
@@ -138,22 +143,22 @@ class LeaderElection(msgspec.Struct, frozen=True, kw_only=True, tag="leader_elec
     leader_epoch: LeaderEpoch
 
 
-class PreferredElection(msgspec.Struct, frozen=True, kw_only=True, tag="preferred_election"):
+class PreferredElection(_Stored, frozen=True, kw_only=True, tag="preferred_election"):
     """elected, refused: how many of the partitions that were named, or that lacked their preferred leader."""
 
     elected: int
     refused: int
 
 
-class BrokerDemote(msgspec.Struct, frozen=True, kw_only=True, tag="broker_demote"):
+class BrokerDemote(_Stored, frozen=True, kw_only=True, tag="broker_demote"):
     broker_id: int
 
 
-class BrokerReturn(msgspec.Struct, frozen=True, kw_only=True, tag="broker_return"):
+class BrokerReturn(_Stored, frozen=True, kw_only=True, tag="broker_return"):
     broker_id: int
 
 
-class PartitionsAdd(msgspec.Struct, frozen=True, kw_only=True, tag="partitions_add"):
+class PartitionsAdd(_Stored, frozen=True, kw_only=True, tag="partitions_add"):
     """partitions: how many the topic has with the new ones. Nothing here says which are new: a second attempt
     under one Idempotency-Key, whose first answer was lost, could not tell any more."""
 
@@ -162,7 +167,7 @@ class PartitionsAdd(msgspec.Struct, frozen=True, kw_only=True, tag="partitions_a
     partitions: int
 
 
-class ReassignmentMove(msgspec.Struct, frozen=True, kw_only=True):
+class ReassignmentMove(_Stored, frozen=True, kw_only=True):
     """One partition's way. original: its replicas before; replicas: the targets, preferred leader first."""
 
     topic: str
@@ -179,24 +184,24 @@ class ReassignmentMove(msgspec.Struct, frozen=True, kw_only=True):
 REASSIGNMENT: Final = "reassignment"
 
 
-class Reassignment(msgspec.Struct, frozen=True, kw_only=True, tag=REASSIGNMENT):
+class Reassignment(_Stored, frozen=True, kw_only=True, tag=REASSIGNMENT):
     moves: tuple[ReassignmentMove, ...]
 
 
-class ReassignmentCancel(msgspec.Struct, frozen=True, kw_only=True, tag="reassignment_cancel"):
+class ReassignmentCancel(_Stored, frozen=True, kw_only=True, tag="reassignment_cancel"):
     topic: str
     partition: int
     replicas: tuple[int, ...]
 
 
-class PlanExecution(msgspec.Struct, frozen=True, kw_only=True, tag="plan_execution"):
+class PlanExecution(_Stored, frozen=True, kw_only=True, tag="plan_execution"):
     """undoes: the operation whose moves this one takes back."""
 
     plan_id: str
     undoes: str | None = None
 
 
-class ReplicationFactorChange(msgspec.Struct, frozen=True, kw_only=True, tag="replication_factor_change"):
+class ReplicationFactorChange(_Stored, frozen=True, kw_only=True, tag="replication_factor_change"):
     topic: str
     topic_id: str
     replication_factor: int
@@ -239,7 +244,7 @@ class Fate(StrEnum):
     NOT_BEGUN = "not_begun"
 
 
-class Refused(msgspec.Struct, frozen=True, kw_only=True):
+class Refused(_Stored, frozen=True, kw_only=True):
     """A part that was refused for good, with a problem's code."""
 
     topic: str
@@ -255,7 +260,7 @@ class CancelMode(StrEnum):
     KEEP = "keep"
 
 
-class Cancellation(msgspec.Struct, frozen=True, kw_only=True):
+class Cancellation(_Stored, frozen=True, kw_only=True):
     """The request to undo an operation, for the audit rows of the undoing."""
 
     actor: str
@@ -291,7 +296,7 @@ class Execution(MoveOptions, frozen=True, kw_only=True):
         return self.ended.get(Fate.MOVED, 0)
 
 
-class Campaign(msgspec.Struct, frozen=True, kw_only=True):
+class Campaign(_Stored, frozen=True, kw_only=True):
     """The progress of an operation that may need several plans. goal: the goals before it are reached.
     plans: how many were made so far, for all goals. tries: plans that did not reach the present goal.
     replan_at_ms: wall clock; the latest plan was carried out as far as possible, the next is made then.
@@ -309,7 +314,7 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True):
 UNKNOWN_SIZE: Final = -1
 
 
-class MoveTally(msgspec.Struct, frozen=True, kw_only=True):
+class MoveTally(_Stored, frozen=True, kw_only=True):
     """The progress that is told. bytes_total: None while a move's size is not known."""
 
     moves_total: int
@@ -318,7 +323,7 @@ class MoveTally(msgspec.Struct, frozen=True, kw_only=True):
     bytes_done: int
 
 
-class Work(msgspec.Struct, frozen=True, kw_only=True):
+class Work(_Stored, frozen=True, kw_only=True):
     """The part of an operation that its kind knows about: what was asked, and how far it is.
 
     fates: of a reassignment's moves, in their order. refused: at most REFUSED_SHOWN of them. execution: of
@@ -354,7 +359,21 @@ def is_progress_alone(before: Mapping[str, Any], after: Mapping[str, Any]) -> bo
 
 
 def decode_work(row: OperationRow) -> Work:
-    return msgspec.convert(row.body, Work)
+    """Return the operation's work. Raise LaterRelease if it is of a kind, in a state, or has parts that this
+    release does not know: such a row is shown as it is, and nothing carries it on or writes it."""
+    state_of(row)
+    try:
+        return msgspec.convert(row.body, Work)
+    except msgspec.ValidationError as error:
+        raise LaterRelease(f"operation {row.id} ({row.kind})", str(error)) from error
+
+
+def state_of(row: OperationRow) -> OperationState:
+    """Raise LaterRelease."""
+    try:
+        return OperationState(row.state)
+    except ValueError as error:
+        raise LaterRelease(f"operation {row.id} ({row.kind})", f"its state is {row.state!r}") from error
 
 
 def with_steps(work: Work, **states: StepState) -> Work:

@@ -46,6 +46,7 @@ from controller.webhooks.posting import Post, Posted, check_url
 
 _log = logging.getLogger(__name__)
 
+_FORMATS: Final = tuple(found.value for found in Format)
 #: Between two looks.
 LOOK_MS: Final = 1_000
 #: Between two attempts to read or store while SQL can't be used: each may take seconds, in which nothing is
@@ -273,6 +274,8 @@ class Notifier:
             check_url(row.url, self.allowed_hosts)
         except ValueError as error:
             return Posted(None, f"its URL {error}")
+        if row.format not in _FORMATS:
+            return Posted(None, f"its format {row.format!r} is of a later release: only that one can send it")
         body = body_of(message, cluster=row.cluster, link=link, format=Format(row.format))
         headers = headers_of(message.id, body, secret=row.secret, wall_ms=self._clock.now_wall_ms())
         return await self.post(row.url, body, headers)
@@ -300,7 +303,8 @@ class Notifier:
             kept = webhook.target.kept
             if kept == webhook.saved and not is_claim:
                 return True
-            state = msgspec.to_builtins(kept)
+            # Beside what a later release keeps there.
+            state = {**webhook.row.state, **msgspec.to_builtins(kept)}
             work = partial(save_state, uid=webhook.row.uid, state=state, after=webhook.state_revision)
             if not await self._store.write(work):
                 return False

@@ -30,7 +30,7 @@ from controller.database.operation_rows import (
     update_progress,
 )
 from controller.database.plan_rows import claim_plan, is_approved, set_approval, update_fates
-from controller.database.rows import OperationRow, PlanRow
+from controller.database.rows import LaterRelease, OperationRow, PlanRow
 from controller.database.sql import Database, DatabaseRejected, DatabaseUnavailable
 from controller.operations.advance import advance
 from controller.operations.campaign import is_between_plans
@@ -49,6 +49,7 @@ from controller.operations.model import (
     decode_work,
     encode_work,
     is_progress_alone,
+    state_of,
 )
 from controller.operations.outcome import Advance, DrainMark, fail
 from controller.operations.pace import OperationPace, Sample, pace_of, sampled, watched, with_sample
@@ -179,14 +180,18 @@ class OperationsRunner:
             if self._read_under != self._engine.controller_epoch:
                 epoch = self._engine.controller_epoch
                 rows = await self._store.read(unfinished_operations)
-                self._running = {row.id: row for row in rows}
+                self._running = {row.id: row for row in rows if _is_ours(row)}
                 self._executions.forget_all()
                 self._samples.clear()
                 self._read_under = epoch
             progress: dict[str, Progress] = {}
             for row in tuple(self._running.values()):
                 with ids_in_log(operation_id=row.id, request_id=row.request_id):
-                    await self._advance(row, progress)
+                    try:
+                        await self._advance(row, progress)
+                    except LaterRelease as error:  # of its plan
+                        _leave_alone(row, error)
+                        self._running.pop(row.id, None)
             if self._sql_failed:
                 self._sql_failed = False
                 _log.info("operations_go_on")
@@ -217,14 +222,14 @@ class OperationsRunner:
         window = None if execution is None else await self._executions.window(row.id, execution)
         step = advance(
             work,
-            OperationState(row.state),
+            state_of(row),
             self._engine.cluster(row.cluster).image,  # as it is after everything that was read
             now_ms=now_ms,
             deadline_at_ms=row.deadline_at_ms,
             operation_id=row.id,
             progress=progress.get(row.cluster),
             window=window,
-            checks=self._checks(row.cluster, work.spec, state=OperationState(row.state)),
+            checks=self._checks(row.cluster, work.spec, state=state_of(row)),
             unplannable=self._unplannable(row.cluster, work),
         )
         if step.admit:
@@ -347,6 +352,21 @@ class OperationsRunner:
         else:
             self._running[row.id] = moved
         return True
+
+
+def _is_ours(row: OperationRow) -> bool:
+    """Return whether this release can carry the operation on. Another one is left to the release that began
+    it."""
+    try:
+        decode_work(row)
+    except LaterRelease as error:
+        _leave_alone(row, error)
+        return False
+    return True
+
+
+def _leave_alone(row: OperationRow, error: LaterRelease) -> None:
+    _log.warning("operation_left_alone operation_id=%s cause=%s", row.id, error)
 
 
 def _update(connection: sa.Connection, row: OperationRow, step: Advance, is_quiet: bool) -> bool:
