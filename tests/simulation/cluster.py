@@ -23,7 +23,6 @@ from controller.core.records import (
     TopicRecord,
     partition_key,
 )
-from dataplane.core.leader import Leader
 from dataplane.core.results import ReplicaOptions
 from springtide.contract.partition_state import NO_LEADER, PartitionKey, PartitionState, Shard
 from tests.simulation.broker_node import BrokerNode
@@ -40,6 +39,7 @@ from tests.simulation.ongoing import OngoingFaults
 from tests.simulation.operators import Operator
 from tests.simulation.options import ClusterOptions
 from tests.simulation.oracle import Committed, Content, Ghost, Oracle, content_of
+from tests.simulation.releases.mixed import Mixed
 from tests.simulation.shards import Shards
 from tests.simulation.sightings import Sightings
 from tests.simulation.violation import Violation
@@ -145,6 +145,7 @@ class Cluster:
             self.add_clients(key)
         self.shards = Shards(self) if options.coordinators else None
         self.operator = Operator(self)
+        self.mixed = Mixed(self) if options.mixed else None
         self.ongoing = OngoingFaults(self.events)
         self.budget = LossBudget(self)
         self.polling: dict[int, str] = {}
@@ -438,7 +439,7 @@ class Cluster:
             if set(state.isr) != set(state.replicas):
                 return f"{key} isr {state.isr} of {state.replicas}, leader {state.leader}"
             leader = self.brokers[state.leader].replicas.get(key)
-            if leader is None or not isinstance(leader.role, Leader):
+            if leader is None or leader.leading is None:
                 return f"{key} broker {state.leader} does not lead yet"
             if leader.high_watermark != leader.log.log_end_offset:
                 return f"{key} high watermark {leader.high_watermark} of {leader.log.log_end_offset}"
@@ -449,6 +450,8 @@ class Cluster:
         self.oracle.check_end()
         if self.shards is not None:
             self.shards.check_end()
+        if self.mixed is not None:
+            self.mixed.check_end()
 
     def run_until(self, until_ms: int, stop: Callable[[], bool] | None = None) -> bool:
         """Let it go on to that time, or until `stop` says so, which is asked every STOP_ASKED_MS."""

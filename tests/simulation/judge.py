@@ -49,7 +49,7 @@ def final_read(cluster: Cluster) -> None:
             fetch = ConsumerFetch(FetchPosition(offset, LeaderEpoch(-1), LeaderEpoch(-1)), FETCH_BYTES_MAX)
             now_ms = cluster.brokers[state.leader].now_ms
             result, _ = replica.role.on_consumer_fetch(fetch, now_ms=now_ms)
-            if result.error is not ErrorCode.NONE or result.records is None:
+            if result.error != ErrorCode.NONE or result.records is None:
                 raise Unreadable(f"{key} at offset {offset}: {result.error.name}")
             next_offset = cluster.history.polled(
                 READER,

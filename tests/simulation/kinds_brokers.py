@@ -314,7 +314,7 @@ def hang_fsync(cluster: Cluster, *, broker: int, for_ms: int) -> bool:
     cluster.events.note(f"broker-{broker}'s fsync hangs")
 
     def end() -> None:
-        disk.hung = False
+        (disk if cluster.mixed is None else cluster.mixed.disk_now(disk)).hung = False
 
     cluster.ongoing.begin(nodes=(f"broker-{broker}",), for_ms=for_ms, end=end)
     return True
@@ -333,8 +333,9 @@ def fail_disk(cluster: Cluster, *, broker: int, for_ms: int, salt: int, over_bud
     cluster.events.note(f"{node.name}'s disk fails")
 
     def end() -> None:
-        disk.fail(None)
-        if node.is_up and node.disk is disk:
+        now = disk if cluster.mixed is None else cluster.mixed.disk_now(disk)
+        now.fail(None)
+        if node.is_up and node.disk is now:
             node.crash()
             node.start()
 

@@ -28,8 +28,6 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from controller.core.effects import Alarm, AlarmCode
-from dataplane.core.follower import Follower
-from dataplane.core.leader import Leader
 from springtide.contract.partition_state import NO_LEADER, PartitionKey, PartitionState
 from tests.simulation.kinds_controllers import ZOOKEEPER
 
@@ -144,7 +142,7 @@ def _put_out(cluster: Cluster, name: str, how: str) -> None:
 def _is_of_deleted(alarm: Alarm, deleted: Collection[str]) -> bool:
     """A host that was resumed brings back logs of a topic that was deleted on purpose. They are set aside;
     the operator removes them by hand (docs/backup.md)."""
-    return alarm.key.code is AlarmCode.LOG_SET_ASIDE and alarm.key.topic_id in deleted
+    return alarm.key.code == AlarmCode.LOG_SET_ASIDE and alarm.key.topic_id in deleted
 
 
 def missing_in_core(cluster: Cluster, core: Collection[str]) -> tuple[str, str] | None:
@@ -172,16 +170,16 @@ def missing_in_core(cluster: Cluster, core: Collection[str]) -> tuple[str, str] 
         if inside & set(state.new_replicas):
             return "L4", f"{key} is still new on {state.new_replicas}"
         leader = cluster.brokers[state.leader].replicas.get(key)
-        if leader is None or not isinstance(leader.role, Leader):
+        if leader is None or leader.leading is None:
             return "L2", f"{key} broker {state.leader} does not lead yet"
-        if leader.role.in_sync.pending is not None:
+        if leader.leading.in_sync.pending is not None:
             return "L3", f"{key} a proposal is pending"
         if leader.high_watermark != leader.log.log_end_offset:
             return "L2", f"{key} high watermark {leader.high_watermark} of {leader.log.log_end_offset}"
         for broker_id in inside & set(state.replicas) - {state.leader}:
             broker = cluster.brokers[broker_id]
             replica = broker.replicas.get(key)
-            if replica is None or not isinstance(replica.role, Follower):
+            if replica is None or replica.following is None:
                 return "L6", f"{key} {broker.name} does not follow"
             asked = broker.following.leader_of(key)
             is_fetched = asked is not None and asked.leader_id == state.leader and asked.follows(key)

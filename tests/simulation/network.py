@@ -16,6 +16,11 @@ from typing import Any, NamedTuple
 
 from tests.simulation.events import MS, Events, Timer
 
+
+class Unreadable(ValueError):
+    """The receiver of a message can't read it."""
+
+
 Handler = Callable[[str, Any, Callable[[Any], None]], None]
 
 
@@ -57,6 +62,8 @@ class Network:
     #: Pairs whose messages are lost one way, with the number of faults that cut each.
     cuts: dict[tuple[str, str], int] = field(default_factory=dict)
     interceptors: list[Interceptor] = field(default_factory=list)
+    #: Makes of a message what its receiver, by name, reads. Raises Unreadable: it is as good as lost.
+    crossing: Callable[[str, Any], Any] | None = None
     sent: int = 0
     lost: int = 0
     _generation: int = 0
@@ -163,6 +170,11 @@ class Network:
 
         def deliver_reply(reply: Any) -> None:
             if timer.call is not None:  # neither answered nor expired yet
+                if self.crossing is not None:
+                    try:
+                        reply = self.crossing(source, reply)
+                    except Unreadable:
+                        return
                 timer.call = None
                 on_reply(reply)
 
@@ -171,8 +183,13 @@ class Network:
 
         def deliver_request() -> None:
             current = self.endpoints.get(target)
-            if current is not None and current.generation == generation:
-                current.handler(source, request, answer)
+            if current is None or current.generation != generation:
+                return
+            try:
+                received = request if self.crossing is None else self.crossing(target, request)
+            except Unreadable:
+                return
+            current.handler(source, received, answer)
 
         self._travel((source, target), request, deliver_request, connection, is_reply=False)
         return timer

@@ -46,6 +46,7 @@ class ClusterOptions:
     compacted: all topics are compacted: records have keys, and rounds go over the logs.
     family: half of the strikes are of this family (schedule.FAMILIES); "": all kinds alike.
     workers: so many of the brokers are workers of one host, again and again; 0: each is alone.
+    mixed: processes are of two releases, this one and the last (releases/mixed.py).
     """
 
     brokers: int = 3
@@ -88,6 +89,7 @@ class ClusterOptions:
     compacted: bool = False
     family: str = ""
     workers: int = 0
+    mixed: bool = False
 
     @property
     def members(self) -> dict[int, int | None]:
@@ -204,8 +206,9 @@ SHAPES = (DENSE, STEADY, LONG)
 
 
 def of_family(options: ClusterOptions, family: str) -> ClusterOptions:
-    """Return the options for a sweep of one family: in that of hosts with workers brokers are workers."""
-    options = replace(options, family=family)
+    """Return the options for a sweep of one family: in that of hosts with workers brokers are workers, in
+    that of two releases processes are of either."""
+    options = replace(options, family=family, mixed=family == "mixed")
     if family != "workers":
         return options
     brokers = max(4, options.brokers)

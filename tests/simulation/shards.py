@@ -175,7 +175,7 @@ class Shards:
 
     @property
     def serving(self) -> list[CoordinatorNode]:
-        return [n for n in self.nodes if n.runtime is not None and n.runtime.phase is ShardPhase.SERVING]
+        return [n for n in self.nodes if _phase_of(n) is ShardPhase.SERVING]
 
     def missing(self) -> tuple[str, str] | None:
         """L1 of the shard: its owner serves it, and owes nobody an answer; and a standby is level with it."""
@@ -294,19 +294,19 @@ class Shards:
 
     def check(self, node: CoordinatorNode) -> None:
         """I27 and I31 of what this coordinator holds now."""
-        runtime = node.runtime
-        if runtime is None or runtime.phase is ShardPhase.CLOSED or self.is_conceded:
+        runtime, phase = node.runtime, _phase_of(node)
+        if runtime is None or phase is None or phase is ShardPhase.CLOSED or self.is_conceded:
             return
         machine = node.machine
         shown, offset = dict(machine.state.committed_items()), machine.committed_offset
-        is_own = runtime.phase in (ShardPhase.SERVING, ShardPhase.FINISHING)
+        is_own = phase in (ShardPhase.SERVING, ShardPhase.FINISHING)
         expected = self._replayed(shown, offset, is_own=is_own)
         if expected is None or (shown != expected and not self._is_due_to_rounds(shown, expected, offset)):
             raise Violation(
-                "I31", f"{node.name} ({runtime.phase.name}) shows {shown} at {offset}, a replay {expected}"
+                "I31", f"{node.name} ({phase.name}) shows {shown} at {offset}, a replay {expected}"
             )
         writer = runtime.writer
-        if writer is None or runtime.phase is not ShardPhase.SERVING:
+        if writer is None or phase is not ShardPhase.SERVING:
             return
         if self._serving.setdefault(writer.writer, runtime) is not runtime:
             raise Violation("I27", f"{node.name} serves under {writer.writer}, and so did another")
@@ -341,3 +341,8 @@ class Shards:
             return
         if not any(dict(node.machine.state.latest_items()) == self.state for node in self.serving):
             raise Violation("I31", f"nobody serves {self.state}")
+
+
+def _phase_of(node: CoordinatorNode) -> ShardPhase | None:
+    """The phase of its runtime, if it has one; by name, for its process may be of another release."""
+    return None if node.runtime is None else ShardPhase[node.runtime.phase.name]

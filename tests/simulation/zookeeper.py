@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 from tests.simulation.events import Events
 
@@ -24,10 +24,18 @@ class Outcome(Enum):
     UNKNOWN = "unknown"
 
 
+class Stored(NamedTuple):
+    """A value with the bytes that stand for it, where processes of two releases read them."""
+
+    value: Any
+    data: bytes
+
+
 @dataclass(slots=True)
 class Znode:
     value: Any
     version: int
+    data: bytes = b""
 
 
 @dataclass(slots=True)
@@ -106,14 +114,14 @@ class ModelZooKeeper:
 
     def copy(self) -> dict[str, Znode]:
         """What a backup would hold."""
-        return {key: Znode(node.value, node.version) for key, node in self.nodes.items()}
+        return {key: Znode(node.value, node.version, node.data) for key, node in self.nodes.items()}
 
     def put_back(self, copy: dict[str, Znode]) -> None:
         """Everything since is gone, and so are all sessions."""
         lost = copy["head"].value != self.nodes["head"].value
         self.is_back = self.is_back or lost or copy["controller_epoch"] != self.nodes["controller_epoch"]
         self.times_back += 1
-        self.nodes = {key: Znode(node.value, node.version) for key, node in copy.items()}
+        self.nodes = {key: Znode(node.value, node.version, node.data) for key, node in copy.items()}
         for name in list(self.sessions):
             self.expire(name)
 
@@ -173,9 +181,9 @@ class ModelZooKeeper:
                         self.nodes.pop(key, None)
                     else:
                         node = self.nodes.setdefault(key, Znode(None, -1))
-                        node.value = value
+                        node.value, node.data = value if isinstance(value, Stored) else (value, b"")
                         node.version += 1
-                if any(key == "head" and not value[1] for key, value in writes if value is not None):
+                if any(key == "head" and not self.nodes["head"].value[1] for key, _ in writes):
                     self.is_back = False
                     self.histories += 1
                 outcome = Outcome.APPLIED

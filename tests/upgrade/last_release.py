@@ -101,7 +101,7 @@ def _alone(path: Path) -> Iterator[None]:
 
 
 def _build(release: LastRelease) -> None:
-    archive = _export(release.commit)
+    archive = exported(release.commit)
     shutil.rmtree(PLACE, ignore_errors=True)
     source = PLACE / "source"
     with tarfile.open(fileobj=io.BytesIO(archive)) as files:
@@ -126,17 +126,17 @@ def _build(release: LastRelease) -> None:
     shutil.rmtree(source)
 
 
-def _export(commit: str) -> bytes:
-    """Return the commit's files as a tar archive. A shallow clone lacks it: then it is fetched, alone."""
+def exported(commit: str, *paths: str) -> bytes:
+    """Return the commit's files as a tar archive, or these of them. A shallow clone lacks it: then it is fetched, alone."""
     is_checkout = shutil.which("git") and _ask_git("rev-parse", "--git-dir").returncode == 0
     if not is_checkout:
         raise LastReleaseUnavailable(
             "the last release is a commit of the repository: a git checkout is needed"
         )
-    archived = _ask_git("archive", commit)
+    archived = _ask_git("archive", commit, *paths)
     if archived.returncode:
         fetched = _ask_git("fetch", "--quiet", "--depth", "1", "origin", commit)
-        archived = _ask_git("archive", commit)
+        archived = _ask_git("archive", commit, *paths)
         if archived.returncode:
             said = fetched.stderr.decode(errors="replace").strip() or "origin does not have it"
             raise LastReleaseUnavailable(
