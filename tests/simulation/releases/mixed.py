@@ -19,8 +19,9 @@ import msgspec
 
 from tests.simulation.events import keyed_random
 from tests.simulation.network import Unreadable
+from tests.simulation.releases import fetching
 from tests.simulation.releases.crossing import Rows, received
-from tests.simulation.releases.translation import Release, translated
+from tests.simulation.releases.translation import Release, release_of, translated
 from tests.simulation.violation import Violation
 from tests.simulation.zookeeper import ModelZooKeeper, Outcome, Stored
 
@@ -114,6 +115,7 @@ class Mixed:
         self.unread: Counter[str] = Counter()
         self.rows = {release: Rows(release) for release in Release}
         self._views = {release: _ZooKeeperOf(self, release) for release in Release}
+        self._wires = {release: fetching.Wire(release) for release in Release}
         self._world = {Release.THIS: cluster, Release.LAST: _ClusterOf(cluster)}
         self.running: dict[str, Release] = {}
         self._disks: dict[int, tuple[Disk, Disk]] = {}
@@ -225,8 +227,11 @@ class Mixed:
 
     def _cross(self, target: str, message: Any) -> Any:
         """Raise Unreadable."""
+        release = self.running.get(target, Release.THIS)
         try:
-            return received(message, self.running.get(target, Release.THIS))
+            if type(message).__name__ in _FETCHING and release_of(type(message)) is not release:
+                return fetching.received(message, release, self._wires)
+            return received(message, release)
         except Unreadable as lost:
             self.unread[str(lost)] += 1
             self.cluster.events.note(f"{target}: {lost}")
@@ -281,6 +286,7 @@ class Mixed:
                         raise Violation("U2", f"{broker.name} keeps a note that is lost: {lost}") from lost
 
 
+_FETCHING = ("FetchCall", "FetchAnswer")
 #: What a node keeps over its restarts, whatever release it is of.
 _KEPT = frozenset(
     {"life", "clock", "random", "poll_delays_ms", "told_level", "write_count", "elections", "incarnation"}
