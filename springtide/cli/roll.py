@@ -6,6 +6,7 @@ operator's restarts it. Controllers are asked one by one at the URLs of `--url`,
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 from argparse import Namespace
 from collections.abc import Callable, Sequence
@@ -19,7 +20,7 @@ from springtide.cli.call import Call, Json, UsageError, get
 from springtide.cli.client import NOT_NOW, Controllers, ListPage, Reply, RequestRefused, Unreachable
 from springtide.cli.console import Console
 from springtide.cli.restarts import MakeCommand, UnsafeName, by_kubectl, by_template
-from springtide.cli.rolling import End, Process, Restart, Roll, Sight, Stop, Wait, not_well, pace
+from springtide.cli.rolling import AllDone, Process, Restart, Roll, Sight, Stop, Wait, not_well, pace
 from springtide.cli.tables import Table, columns, printable
 
 PLAN: Final = columns("kind name host state version")
@@ -79,22 +80,23 @@ class RollingRestart:
                 case Stop(why=why):
                     self._console.fail(*map(printable, why.splitlines()))
                     return False
-                case End():
+                case AllDone():
                     self._tell(
                         f"all is well: {total} of {total} restarted" if total else "nothing to restart"
                     )
                     return True
                 case Restart(process=process):
+                    began = self._now()
                     if not self._restart(process, make, f"{told + 1} of {total}", options.patience):
                         return False
-                    roll.on_restarted(process, self._now())
+                    roll.on_restarted(process, began)
             sight = self._look_again(options.cluster)
 
     def _restart(self, process: Process, make: MakeCommand, number: str, patience_s: float) -> bool:
         """Run the command that restarts the process; return whether it ended well."""
         try:
             words = make(process)
-            self._tell(f"{number}: restarts {printable(process.title)}: {printable(' '.join(words))}")
+            self._tell(f"{number}: restarts {printable(process.title)}: {printable(shlex.join(words))}")
             run_command(words, timeout_s=patience_s)
         except (CommandFailed, UnsafeName) as error:
             self._console.fail(

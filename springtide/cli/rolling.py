@@ -19,6 +19,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+from springtide.cli.amounts import duration
+
 KINDS: Final = ("controller", "broker", "coordinator")
 #: States in which nothing is missing. One that waits to be added has no part in the cluster yet.
 UP: Final = ("active", "standby", "waiting")
@@ -81,11 +83,11 @@ class Stop:
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class AllDone:
     """All are restarted, and all is well."""
 
 
-Step = Restart | Wait | Stop | End
+Step = Restart | Wait | Stop | AllDone
 
 
 def in_order(processes: Iterable[Process]) -> list[Process]:
@@ -186,7 +188,7 @@ class Roll:
             self.done[self._awaited.key] = now - self._restarted_at
             self._awaited = None
         left = self.left(sight)
-        return Restart(left[0]) if left else End()
+        return Restart(left[0]) if left else AllDone()
 
     def _is_awaited(self, process: Process) -> bool:
         return self._awaited is not None and process.key == self._awaited.key
@@ -204,9 +206,9 @@ class Roll:
             return f"{back.title} still runs as before it was restarted"
         return None
 
-    def on_restarted(self, process: Process, now: float) -> None:
-        """Note that the process was told to restart, and that this command ended well."""
-        self._awaited, self._restarted_at, self._better_at = process, now, None
+    def on_restarted(self, process: Process, began: float) -> None:
+        """Note that the command that restarts the process ended well. began: when it was started."""
+        self._awaited, self._restarted_at, self._better_at = process, began, None
 
     def _why_stopped(self, why: str) -> Iterator[str]:
         yield f"nothing got better for {self.patience_s:g} s: {why}"
@@ -222,9 +224,6 @@ def pace(seconds: Iterable[float], left: int) -> str:
     took = list(seconds)
     if not took:
         return ""
-    each = sum(took) / len(took)
-    return (
-        f"{each:.0f} s each, about {max(1, round(each * left / 60))} min left"
-        if left
-        else f"{each:.0f} s each"
-    )
+    each_ms = 1_000 * sum(took) / len(took)
+    rate = f"{duration(round(each_ms))} each"
+    return f"{rate}, about {duration(round(each_ms * left))} left" if left else rate

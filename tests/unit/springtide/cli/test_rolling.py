@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from springtide.cli.rolling import (
-    End,
+    AllDone,
     Process,
     Restart,
     Roll,
@@ -136,8 +136,8 @@ def test_it_ends_when_none_is_left_and_all_is_well() -> None:
     assert roll.step(replace(back, under_replicated=1), 1.0) == Wait(
         "1 partition with a replica that is not in sync"
     )
-    assert roll.step(back, 2.0) == End()
-    assert Roll(version="0.1.0", patience_s=PATIENCE).step(sight(), 0.0) == End()
+    assert roll.step(back, 2.0) == AllDone()
+    assert Roll(version="0.1.0", patience_s=PATIENCE).step(sight(), 0.0) == AllDone()
 
 
 def test_it_stops_when_nothing_gets_better_and_says_what_to_do() -> None:
@@ -199,4 +199,4 @@ def test_the_time_left_is_told_from_the_first_one_on() -> None:
     assert pace([], 3) == ""
     assert pace([30.0, 50.0], 6) == "40 s each, about 4 min left"
     assert pace([30.0], 0) == "30 s each"
-    assert pace([3.0], 1) == "3 s each, about 1 min left"
+    assert pace([3.0], 1) == "3 s each, about 3 s left"
