@@ -17,11 +17,13 @@ from controller.core.durations import milliseconds
 from controller.core.events import Refusal, RefusalCode
 from controller.core.settings_table import (
     CLUSTER_PROTECTED,
+    DELETED_RETENTION,
     DELETION_PROTECTED,
     DISK_RESERVE,
     TOPIC_SETTINGS,
     Setting,
 )
+from springtide.levels import KEPT_DELETED_TOPICS, Level, allows
 
 MIN_LAG: Final = "min.compaction.lag.ms"
 MAX_LAG: Final = "max.compaction.lag.ms"
@@ -198,6 +200,18 @@ def check_lags(topic: Mapping[str, str], cluster: Mapping[str, str]) -> Refusal 
         code=RefusalCode.INVALID_CONFIG,
         field=f"configs.{MIN_LAG if MIN_LAG in topic else MAX_LAG}",
         detail=f"{MIN_LAG} must be at most {MAX_LAG}, {most}, not {least}",
+    )
+
+
+def check_level(level: Level, configs: Mapping[str, str | None]) -> Refusal | None:
+    """Refuse a setting that the release of a lower level does not know."""
+    if configs.get(DELETED_RETENTION) is None or allows(level, KEPT_DELETED_TOPICS):
+        return None
+    return Refusal(
+        code=RefusalCode.INVALID_CONFIG,
+        field=f"configs.{DELETED_RETENTION}",
+        detail=f"{DELETED_RETENTION} can't be set while the cluster's upgrade has not been finalized",
+        hint="finalize it: `springtide upgrade finalize`",
     )
 
 

@@ -1,6 +1,9 @@
-"""The end of a deleted topic: when its name is free, and when nothing of it is left (4.6, deletion).
+"""The deletion of a topic: how it begins, when its name is free, and when nothing is left of it (4.6,
+deletion).
 
     living --deleted--> name held --every leader has stopped--> name free --every replica confirmed--> gone
+
+A topic whose logs are kept for a time ends in the same way, only that it rests in between (kept_topics.py).
 
 A broker that has not heard of the deletion goes on as the old topic's leader, and its followers copy what it
 appends: records that clients believe to be in the topic that was made again would go with the old log. So the
@@ -15,14 +18,50 @@ the leader is never laxer than the controller).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
+from controller.core.configs import is_deletion_protected
 from controller.core.draft import Draft
+from controller.core.events import DeleteTopic, Refusal, RefusalCode, TopicDeletionStarted
 from controller.core.image import ClusterImage, Deletion
+from controller.core.kept_topics import keeping
 from controller.core.options import ControllerOptions
 from controller.core.records import Cause, RemoveTopicRecord, TopicRecord
 from controller.core.sessions import Sessions
-from springtide.contract.partition_state import NO_EPOCH, PartitionState
+from controller.core.settings_table import DELETION_PROTECTED
+from controller.core.shards import reserved
+from controller.core.topics import find_topic, operator_change
+from springtide.contract.lag_report import PartitionLag
+from springtide.contract.partition_state import NO_EPOCH, PartitionKey, PartitionState
+
+
+def delete_topic(
+    draft: Draft, event: DeleteTopic, lags: Mapping[PartitionKey, PartitionLag]
+) -> TopicDeletionStarted | Refusal:
+    image = draft.image
+    topic = find_topic(image, event.topic, event.topic_id)
+    if isinstance(topic, Refusal):
+        return topic
+    refusal = reserved(topic.topic, "it is not deleted")
+    if refusal is not None and (topic.topic_id, 0) in image.shards:
+        return refusal
+    if is_deletion_protected(topic.configs):
+        return Refusal(
+            code=RefusalCode.DELETION_PROTECTED,
+            detail=f"topic {topic.topic!r} has {DELETION_PROTECTED}=true",
+            hint=f"set {DELETION_PROTECTED} to false first",
+        )
+    kept = keeping(image, topic, event, lags)
+    deleting = msgspec.structs.replace(topic, deleting=True, kept=kept)
+    if event.dry_run:
+        assigned = {b for state in image.partitions_of(topic.topic_id) for b in state.replicas}
+        waiting_for = tuple(sorted(assigned))
+    else:
+        draft.write(TopicRecord(state=deleting, change=operator_change(event, Cause.TOPIC_DELETION_STARTED)))
+        waiting_for = image.deletions[topic.topic_id].brokers
+    return TopicDeletionStarted(state=deleting, waiting_for=waiting_for, dry_run=event.dry_run)
 
 
 class Deletions:
@@ -40,11 +79,13 @@ class Deletions:
         applied the deletion, or belongs to a removed broker. Return how many were removed."""
         image = draft.image
         count = 0
-        for topic_id, deletion in list(image.deletions.items()):
-            topic = image.topics[topic_id]
+        for topic_id in list(image.ending):
+            topic, deletion = image.topics[topic_id], image.deletions[topic_id]
             if not topic.name_is_free and not self._have_stopped(draft, sessions, topic_id, now_ms):
                 continue
-            if all(_has_confirmed(image, sessions, b, deletion) for b in deletion.brokers):
+            if topic_id not in image.kept and all(
+                _has_confirmed(image, sessions, b, deletion) for b in deletion.brokers
+            ):
                 change = draft.change(Cause.TOPIC_DELETED)
                 draft.write(RemoveTopicRecord(topic_id=topic_id, topic=topic.topic, change=change))
                 count += 1

@@ -58,8 +58,11 @@ class DiskWatch:
         self._samples: dict[int, deque[tuple[int, int]]] = {}
         self.full_disks = FullDisks(set(), set())
 
-    def see(self, draft: Draft, broker_id: int, disk: DiskSpace | None, now_ms: int) -> None:
-        """Note what a broker reports; None: it does not know."""
+    def see(
+        self, draft: Draft, broker_id: int, disk: DiskSpace | None, now_ms: int, *, kept_bytes: int = 0
+    ) -> None:
+        """Note what a broker reports; None: it does not know. kept_bytes: what the logs of deleted topics
+        take of it."""
         if disk is None:
             return
         short, full = self.full_disks
@@ -68,7 +71,9 @@ class DiskWatch:
             short.add(broker_id)
             for code in BOUNDS:
                 self._alarms.clear_alarm(draft, AlarmKey(code=code, broker_id=broker_id))
-            self._alarms.raise_alarm(draft, key, describe_short(draft.image.name_of(broker_id), disk))
+            self._alarms.raise_alarm(
+                draft, key, describe_short(draft.image.name_of(broker_id), disk) + describe_kept(kept_bytes)
+            )
         elif broker_id in short:
             short.discard(broker_id)
             self._alarms.clear_alarm(draft, key)
@@ -98,7 +103,7 @@ class DiskWatch:
         (full.add if crossed is not None and crossed.code is AlarmCode.DISK_FULL else full.discard)(broker_id)
         if crossed is not None:
             detail = describe_disk(draft.image.name_of(broker_id), disk, free_share, left_ms)
-            self._alarms.raise_alarm(draft, crossed, detail)
+            self._alarms.raise_alarm(draft, crossed, detail + describe_kept(kept_bytes))
 
     def forget(self, broker_id: int) -> None:
         """Forget a broker that was removed; its alarms go with all others about it."""
@@ -135,4 +140,14 @@ def describe_short(broker: str, disk: DiskSpace) -> str:
         f"{disk.reserve_bytes >> 20} MiB (log.dir.reserve.bytes): producers to the partitions that it leads "
         f"are refused, and its other replicas fall behind. To make room, {MAKE_ROOM}. Writes then go on by "
         "themselves"
+    )
+
+
+def describe_kept(kept_bytes: int) -> str:
+    """Describe what can be freed at once, if that is anything."""
+    if not kept_bytes:
+        return ""
+    return (
+        f". {max(1, kept_bytes >> 20)} MiB of it are logs of deleted topics: `springtide topics deleted` "
+        "lists them, `springtide topics purge` frees them"
     )

@@ -189,6 +189,11 @@ def elect_leaderless(draft: Draft, broker_id: int) -> None:
     _elect(draft, keys, reason=f"broker {broker_id} is back")
 
 
+def elect_restored(draft: Draft, keys: Collection[PartitionKey]) -> None:
+    """The partitions' topic, which was deleted, lives again: give them leaders."""
+    _elect(draft, keys, reason="its topic was restored")
+
+
 def elect_told(draft: Draft, keys: Iterable[PartitionKey], log_ends: LogEnds) -> None:
     """A log end that was told, or a broker that is trusted again, may be what an election waited for: with a
     seat, that the log reaches the floor (floor.py); without one, the proof of the seals (3.9, after total

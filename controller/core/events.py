@@ -116,11 +116,14 @@ class BrokerProvenDead(_Event, frozen=True, kw_only=True):
 class Tick(_Event, frozen=True, kw_only=True):
     """Time has passed: submit it at `next_deadline_ms()`, and once right after the machine is built.
     clock_leap: how far this controller's clocks disagree. fresh_id: a new topic id, in case a coordinator
-    topic has to be created; None: not now. webhooks_fail: names of webhooks that take no messages. -> None"""
+    topic has to be created; None: not now. webhooks_fail: names of webhooks that take no messages.
+    expired_ms: the time (Unix time) up to which deleted topics have been kept long enough; None: not known,
+    so none of them goes. -> None"""
 
     clock_leap: ClockLeap | None = None
     webhooks_fail: str | None = None
     fresh_id: str | None = None
+    expired_ms: int | None = None
 
 
 # --- from operators -----------------------------------------------------------------------------------------
@@ -229,6 +232,20 @@ class DeleteTopic(_OperatorEvent, frozen=True, kw_only=True):
 
     topic: str | None = None
     topic_id: str | None = None
+
+
+class RestoreTopic(_OperatorEvent, frozen=True, kw_only=True):
+    """Let a deleted topic that is kept live again, under its id. topic: another name; None: the one that it
+    had. -> TopicsBroughtBack"""
+
+    topic_id: str
+    topic: str | None = None
+
+
+class PurgeTopic(_OperatorEvent, frozen=True, kw_only=True):
+    """Delete the logs of a deleted topic that is kept. -> TopicDeletionStarted"""
+
+    topic_id: str
 
 
 class ConfigureCluster(_OperatorEvent, frozen=True, kw_only=True):
@@ -388,6 +405,8 @@ OperatorEvent = (
     | AddPartitions
     | ConfigureTopic
     | DeleteTopic
+    | RestoreTopic
+    | PurgeTopic
     | ConfigureCluster
     | ElectPreferred
     | ElectPreferredLeaders

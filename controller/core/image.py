@@ -70,7 +70,7 @@ class Changed(NamedTuple):
 
 
 class Deletion(NamedTuple):
-    """A topic whose logs are being deleted. since_sequence: a broker that applied it has confirmed.
+    """A topic whose logs are being deleted, or kept. since_sequence: a broker that applied it has confirmed.
     brokers: ids assigned a replica when the deletion began, ascending."""
 
     since_sequence: int
@@ -128,6 +128,10 @@ class ClusterImage:
         #: Sequence of each topic's latest row: its partitions are told to no broker before the first.
         self.announced_at: dict[str, int] = {}
         self.deletions: dict[str, Deletion] = {}
+        #: Of `deletions`: topics whose logs are kept; and those that something is still waited for: brokers
+        #: that are to stop, or to delete their logs.
+        self.kept: dict[str, None] = {}
+        self.ending: dict[str, None] = {}
         # Indexes over partitions of living topics. Dicts with no values serve as ordered sets: a step must
         # not depend on the hash seed.
         #: broker -> partitions assigned to it; with a seat (in ISR or ELR); led by it.
@@ -284,6 +288,8 @@ class ClusterImage:
         self.announced_at[state.topic_id] = self.sequence
         if not state.deleting:
             self.topic_ids[state.topic] = state.topic_id
+            if self.deletions.pop(state.topic_id, None) is not None:
+                self._revive(state.topic_id)
         elif state.topic_id not in self.deletions:
             if self.topic_ids.get(state.topic) == state.topic_id:
                 del self.topic_ids[state.topic]
@@ -294,9 +300,26 @@ class ClusterImage:
                 self._unindex(key, partition)
             self.deletions[state.topic_id] = Deletion(self.sequence, tuple(sorted(assigned)))
             self.held_names[state.topic] = state.topic_id
+        elif state.topic_id in self.kept and not state.kept:
+            # From here on brokers are told to delete what they kept.
+            deletion = self.deletions[state.topic_id]
+            self.deletions[state.topic_id] = deletion._replace(since_sequence=self.sequence)
         if state.name_is_free:
             self._free_name(state)
+        _mark(self.kept, state.topic_id, bool(state.deleting and state.kept))
+        _mark(self.ending, state.topic_id, state.deleting and not (state.kept and state.name_is_free))
         return Changed("topic", state.topic_id)
+
+    def _revive(self, topic_id: str) -> None:
+        """Index the partitions of a deleted topic that lives again."""
+        for key in self.partition_keys(topic_id):
+            state = self.partitions[key]
+            if state.shard is not None:
+                self.shards[key] = None
+            self._assign(key, state)
+            self._index_seats(key, state)
+            if state.new_replicas:
+                self.unconfirmed_new[key] = None
 
     def _replay_topic_removal(self, topic_id: str) -> Changed:
         keys = self.keys_of(topic_id)
@@ -309,7 +332,8 @@ class ClusterImage:
             state = self.partitions.pop(key, None)
             if state is not None and topic_id not in self.deletions:
                 self._unindex(key, state)
-        self.deletions.pop(topic_id, None)
+        for known in (self.deletions, self.kept, self.ending):
+            known.pop(topic_id, None)
         self.announced_at.pop(topic_id, None)
         return Changed("topic", topic_id)
 
@@ -498,6 +522,13 @@ class ClusterImage:
         if sequence < self._changes_start or sequence > self.sequence:
             return None
         return self._changes[sequence - self._changes_start :]
+
+
+def _mark(topic_ids: dict[str, None], topic_id: str, is_in: bool) -> None:
+    if is_in:
+        topic_ids[topic_id] = None
+    else:
+        topic_ids.pop(topic_id, None)
 
 
 def check_member(member: Member | None, epoch: BrokerEpoch) -> ControllerError:

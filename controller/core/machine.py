@@ -27,7 +27,7 @@ from controller.core.coordinators import (
     maintain_coordinators,
     remove_coordinator,
 )
-from controller.core.deletions import Deletions
+from controller.core.deletions import Deletions, delete_topic
 from controller.core.draft import Draft, actor_of
 from controller.core.effects import Alarm, AlarmCode, AlarmKey, Effect
 from controller.core.election import (
@@ -71,6 +71,7 @@ from controller.core.events import (
     MaintainCoordinators,
     NameWriter,
     Process,
+    PurgeTopic,
     RecoverMetadata,
     Refusal,
     RefusalCode,
@@ -78,12 +79,14 @@ from controller.core.events import (
     RemoveMember,
     Reply,
     Report,
+    RestoreTopic,
     Tick,
 )
 from controller.core.floor import Floors
 from controller.core.image import ClusterImage, check_member
 from controller.core.in_force import Awaited, concerns_coordinators, may_forbid
 from controller.core.isr import advance, on_proposal
+from controller.core.kept_topics import expire_kept, purge_topic, restore_topic
 from controller.core.loss import LogEnds, LossPreview, preview_loss
 from controller.core.maintenance import configure_brokers, describe_broker, maintain_brokers
 from controller.core.minimum import follow_minimum
@@ -120,7 +123,6 @@ from controller.core.topics import (
     configure_cluster,
     create_coordinator_topic,
     create_topic,
-    delete_topic,
     remove_orphans,
 )
 from controller.core.upgrade import finalize, watch_pending
@@ -230,7 +232,7 @@ class ClusterMachine:
         if isinstance(event, Report | Heartbeat | BrokerApplied):
             self._elect_told(draft, event)
         follow_up(draft, draft.records)
-        if self.image.deletions:
+        if self.image.ending:
             self._finish_deletions(draft, now_ms)
         self._coordinators.follow_up(draft)
         self._alarms.refresh(draft, draft.records)
@@ -326,7 +328,11 @@ class ClusterMachine:
             case ConfigureTopic():
                 return configure_topic(draft, event)
             case DeleteTopic():
-                return delete_topic(draft, event)
+                return delete_topic(draft, event, self.lags)
+            case RestoreTopic():
+                return restore_topic(draft, event)
+            case PurgeTopic():
+                return purge_topic(draft, event)
             case ConfigureCluster():
                 return configure_cluster(draft, event)
             case ElectPreferred() | ElectUnclean():
@@ -586,6 +592,8 @@ class ClusterMachine:
     def _on_tick(self, draft: Draft, event: Tick, now_ms: int) -> None:
         self._alarms.on_clocks(draft, None, event.clock_leap)
         self._alarms.on_webhooks(draft, event.webhooks_fail)
+        if event.expired_ms is not None and self.image.kept:
+            expire_kept(draft, event.expired_ms)
         self._sessions.on_tick(draft, now_ms)
         self._coordinators.on_tick(draft, now_ms)
         if event.fresh_id is not None:

@@ -27,9 +27,10 @@ from controller.core.events import (
 )
 from controller.core.image import ClusterImage
 from controller.core.isr import advance, with_unclean_leader
+from controller.core.kept_topics import last_holder_of, vacate_kept_seats
 from controller.core.loss import LossPreview
 from controller.core.presence import Presence
-from controller.core.records import Cause, Change, ClusterRecord, Member, RemoveMemberRecord
+from controller.core.records import Cause, Change, ClusterRecord, Member, MemberKind, RemoveMemberRecord
 from controller.core.sessions import Sessions
 from controller.core.topics import broker_facts, check_epoch, find_partition, operator_change
 from controller.core.workers import check_named, workers_named, workers_of
@@ -90,6 +91,14 @@ def remove_broker(
             hint="move its replicas away first",
             facts={"replicas": replicas},
         )
+    kept = last_holder_of(image, [worker.broker_id for worker in workers])
+    if kept is not None:
+        return Refusal(
+            code=RefusalCode.BROKER_IN_USE,
+            field="broker_id",
+            detail=f"{what} has the last whole copy of the deleted topic {kept.topic!r}, which is kept",
+            hint=f"restore it and move its replicas, or purge it: `springtide topics purge {kept.topic_id}`",
+        )
     return remove_members(draft, sessions, event, workers, now_ms)
 
 
@@ -108,6 +117,8 @@ def remove_members(
     if not event.dry_run:
         change = operator_change(event, Cause(f"{sessions.KIND}_removed"))
         for member in members:
+            if member.kind is MemberKind.BROKER:
+                vacate_kept_seats(draft, member.member_id, change)
             _keep_epoch(draft, member.epoch, change)
             draft.write(RemoveMemberRecord(kind=member.kind, member_id=member.member_id, change=change))
             sessions.forget(draft, member.member_id)

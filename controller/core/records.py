@@ -65,6 +65,10 @@ class Cause(StrEnum):
     #: No leader of a topic that is being deleted can acknowledge anything any more.
     TOPIC_NAME_FREED = "topic_name_freed"
     TOPIC_DELETED = "topic_deleted"
+    #: An operator restored a deleted topic that was kept; one purged it, or its time is over.
+    TOPIC_RESTORED = "topic_restored"
+    TOPIC_PURGED = "topic_purged"
+    TOPIC_EXPIRED = "topic_expired"
     REPLICAS_CREATED = "replicas_created"
     ISR_SHRUNK = "isr_shrunk"
     ISR_EXPANDED = "isr_expanded"

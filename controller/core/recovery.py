@@ -40,6 +40,7 @@ from controller.core.events import (
     Report,
 )
 from controller.core.image import ClusterImage
+from controller.core.kept_topics import forget_seats
 from controller.core.records import (
     BrokerRegistration,
     Cause,
@@ -173,7 +174,15 @@ def recover(
     if not event.dry_run:
         change = operator_change(event, Cause.METADATA_RECOVERED)
         broker_epoch_min = max(image.last_broker_epoch, heard.broker_epoch) + EPOCH_MARGIN
-        _write(draft, held, topics, rebuilt, broker_epoch_min=BrokerEpoch(broker_epoch_min), change=change)
+        _write(
+            draft,
+            held,
+            topics,
+            rebuilt,
+            broker_epoch_min=BrokerEpoch(broker_epoch_min),
+            epoch_min=epoch_min,
+            change=change,
+        )
     undecided = tuple((s.topic_id, s.partition) for s in rebuilt if not s.isr)
     return MetadataRecovered(
         brokers=tuple(held),
@@ -270,9 +279,13 @@ def _topics(image: ClusterImage, held: Mapping[int, Holdings]) -> dict[str, Topi
     topics = {t.topic_id: t for t in image.topics.values() if not t.deleting}
     view = _latest_view(held)
     if view is not None:
-        # A deletion that the rows know of stands, even if an older view has the topic.
+        # A deletion that the rows know of stands, even if an older view has the topic. One that was kept may
+        # have been restored since.
+        witness = view.identity.witness
+        is_newer = witness is not None and witness.records > image.records
         for topic in view.topics:
-            if topic.topic_id not in image.deletions and not topic.deleting:
+            is_deleted = topic.topic_id in image.deletions and not (is_newer and topic.topic_id in image.kept)
+            if not is_deleted and not topic.deleting:
                 row = topics.get(topic.topic_id, topic)  # partitions may have been added after the restore
                 partitions = max(topic.partitions, row.partitions)
                 topics[topic.topic_id] = msgspec.structs.replace(topic, partitions=partitions)
@@ -286,7 +299,7 @@ def _topics(image: ClusterImage, held: Mapping[int, Holdings]) -> dict[str, Topi
             if aside.topic_id in known:
                 found.setdefault(aside.topic_id, []).append(aside)
     for topic_id, logs in sorted(found.items()):
-        if topic_id in image.deletions:
+        if topic_id in image.deletions and topic_id not in topics:
             continue
         topics[topic_id] = topic_by_logs(topic_id, logs, topics.get(topic_id))
     return _one_of_each_name(topics, () if view is None else view.topics)
@@ -492,6 +505,7 @@ def _write(
     rebuilt: Iterable[PartitionState],
     *,
     broker_epoch_min: BrokerEpoch,
+    epoch_min: int,
     change: Change,
 ) -> None:
     """Write the states in the order in which they may be persisted; not by `write_partition`, because epochs
@@ -514,6 +528,7 @@ def _write(
             draft.write_member(msgspec.structs.replace(broker, fenced=True), change)
     for number, holdings in enumerate(held.values(), start=1):
         draft.write_member(_registration(image, holdings, BrokerEpoch(broker_epoch_min + number)), change)
+    forget_seats(draft, [t for t in image.kept if t not in topics], epoch_min=epoch_min, change=change)
     for topic in list(image.topics.values()):
         if topic.topic_id not in topics and not topic.deleting:
             draft.write(RemoveTopicRecord(topic_id=topic.topic_id, topic=topic.topic, change=change))

@@ -24,6 +24,7 @@ from controller.core.durations import told
 from controller.core.effects import AlarmCode, AlarmKey
 from controller.core.election import drain, elect_leaderless, seats_in_order, vacate_seats
 from controller.core.image import ClusterImage
+from controller.core.kept_topics import kept_bytes, vacate_kept_seats
 from controller.core.options import ControllerOptions
 from controller.core.presence import Presence, Session
 from controller.core.records import BrokerRegistration, Cause, Change, MemberKind
@@ -207,6 +208,8 @@ class Sessions(Presence):
         self._stopped_since_ms.pop(before.broker_id, None)
         created = self.created.get(before.broker_id, ())
         keys = vacate_seats(draft, before.broker_id, change, excluded=not vouched, created=created)
+        if not vouched:
+            vacate_kept_seats(draft, before.broker_id, change)
         if not vouched and keys:
             self._alarms.raise_unproven(
                 draft,
@@ -289,7 +292,7 @@ class Sessions(Presence):
         self._alarms.on_certificate(
             draft, image.brokers[broker_id].name, broker_id, request.certificate_ends_ms
         )
-        self._disks.see(draft, broker_id, request.disk, now_ms)
+        self._disks.see(draft, broker_id, request.disk, now_ms, kept_bytes=kept_bytes(image, broker_id))
         may_shut_down = False
         if request.wants_shutdown:
             may_shut_down = self._on_wants_shutdown(draft, broker_id, now_ms)
@@ -366,6 +369,7 @@ class Sessions(Presence):
         if excluded:
             created = self.created.get(broker_id, ())
             vacate_seats(draft, broker_id, change, excluded=True, created=created)
+            vacate_kept_seats(draft, broker_id, change)
             self._vacating.pop(broker_id, None)
             self._by_id[broker_id].required_sequence = image.sequence
         else:

@@ -118,6 +118,8 @@ _MOVES = "it would slow moves between a broker's disks; a broker has one data di
 
 #: Ours, not Kafka's: the topic is not deleted, by any way, until it is unset or false.
 DELETION_PROTECTED = "deletion.protected"
+#: Ours, too: how long the records and settings of a deleted topic are kept, to be restored; 0: not at all.
+DELETED_RETENTION = "deleted.topic.retention.ms"
 
 TOPIC_SETTINGS: dict[str, Setting] = {
     "cleanup.policy": Setting(
@@ -140,6 +142,7 @@ TOPIC_SETTINGS: dict[str, Setting] = {
     "delete.retention.ms": Setting(
         "int", "86400000", cluster_name="log.cleaner.delete.retention.ms", hint=_COMPACTED
     ),
+    DELETED_RETENTION: Setting("int", "0", cluster_name=DELETED_RETENTION),
     DELETION_PROTECTED: Setting("bool", "false"),
     "file.delete.delay.ms": _kept(
         "int",

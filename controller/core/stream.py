@@ -119,7 +119,8 @@ def build_range(
             brokers=tuple(endpoint(b) for _, b in sorted(image.brokers.items()) if b.admitted),
             coordinators=tuple(endpoint(c) for _, c in sorted(image.coordinators.items()) if c.admitted),
             topics=tuple(t for t in image.topics.values() if not t.deleting),
-            deleted_topics=tuple(image.deletions),
+            deleted_topics=tuple(topic_id for topic_id in image.deletions if topic_id not in image.kept),
+            kept_topics=tuple(image.kept) or msgspec.UNSET,
             partitions=tuple(
                 state for state in image.partitions.values() if is_announced(image, state.topic_id)
             ),
@@ -137,6 +138,7 @@ def build_range(
     removed: dict[MemberKind, dict[int, None]] = {kind: {} for kind in MemberKind}
     topics: dict[str, TopicState] = {}
     deleted: dict[str, None] = {}
+    kept: dict[str, None] = {}
     partitions: dict[PartitionKey, PartitionState] = {}
     configs: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
     acls: dict[object, AclsOfPattern] = {}
@@ -155,7 +157,9 @@ def build_range(
                     partitions[(topic_id, number)] = state
             case "topic", str(topic_id):
                 topic = image.topics.get(topic_id)
-                if topic is None or topic.deleting:
+                if topic_id in image.kept:
+                    kept[topic_id] = None
+                elif topic is None or topic.deleting:
                     deleted[topic_id] = None
                 else:
                     topics[topic_id] = topic
@@ -190,6 +194,7 @@ def build_range(
         removed_coordinators=tuple(removed[MemberKind.COORDINATOR]),
         topics=tuple(topics.values()),
         deleted_topics=tuple(deleted),
+        kept_topics=tuple(kept) or msgspec.UNSET,
         partitions=tuple(partitions.values()),
         cluster_configs=configs,
         acls=tuple(acls.values()),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
-from controller.core.configs import changed_configs, check_lags
+from controller.core.configs import changed_configs, check_lags, check_level
 from controller.core.draft import Draft
 from controller.core.events import (
     AddPartitions,
@@ -130,9 +130,11 @@ def configure_topic(draft: Draft, event: ConfigureTopic) -> TopicConfigured | Re
         return configs
     # The fewest replicas that a partition has, or is being given.
     factors = (len(state.target_replicas) for state in image.partitions_of(topic.topic_id))
-    refusal = check_minimum(
-        event.configs, replication_factor=min(factors, default=topic.replication_factor)
-    ) or check_lags(configs, cluster_defaults(image, topic.topic))
+    refusal = (
+        check_level(image.level, event.configs)
+        or check_minimum(event.configs, replication_factor=min(factors, default=topic.replication_factor))
+        or check_lags(configs, cluster_defaults(image, topic.topic))
+    )
     if refusal is not None:
         return refusal
     after = msgspec.structs.replace(topic, configs=configs)

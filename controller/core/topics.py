@@ -1,4 +1,4 @@
-"""The life of a topic: created whole, and when its deletion begins. Its end is told in deletions.py.
+"""The life of a topic: created whole. Its end is told in deletions.py.
 
 A new partition's ISR is its *live* replicas only (KAFKA-13083): an ISR with a dead member could commit
 nothing and would elect nothing. A deleted topic leaves play with one record: its partitions leave every
@@ -10,28 +10,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import msgspec
-
 from controller.core.assignment import first_leader
 from controller.core.authorizer import check_switched_on
 from controller.core.configs import (
     changed_configs,
     check_lags,
+    check_level,
     checked_configs,
     effective_min_insync_replicas,
-    is_deletion_protected,
 )
 from controller.core.draft import Draft
 from controller.core.events import (
     ClusterConfigured,
     ConfigureCluster,
     CreateTopic,
-    DeleteTopic,
     OperatorEvent,
     Refusal,
     RefusalCode,
     TopicCreated,
-    TopicDeletionStarted,
 )
 from controller.core.full_disks import FullDisks
 from controller.core.hosts import hosts_of
@@ -49,7 +45,7 @@ from controller.core.records import (
     RemoveTopicRecord,
     TopicRecord,
 )
-from controller.core.settings_table import CLUSTER_SETTINGS, DELETION_PROTECTED
+from controller.core.settings_table import CLUSTER_SETTINGS
 from controller.core.shards import PINNED, cluster_defaults, reserved, unnamed_shard, wanted_factor
 from controller.core.workers import crowding_fault
 from springtide.contract.epochs import LeaderEpoch, PartitionEpoch
@@ -84,7 +80,7 @@ def configure_cluster(draft: Draft, event: ConfigureCluster) -> ClusterConfigure
     configs = changed_configs(image.configs, event.configs, CLUSTER_SETTINGS)
     if isinstance(configs, Refusal):
         return configs
-    refusal = check_switched_on(image, configs)
+    refusal = check_level(image.level, event.configs) or check_switched_on(image, configs)
     if refusal is not None:
         return refusal
     if configs != image.configs and not event.dry_run:
@@ -139,8 +135,10 @@ def _create(
     if isinstance(plan, Refusal):
         return plan
     replication_factor = len(plan[0])
-    refusal = check_minimum(configs, replication_factor=replication_factor) or check_lags(
-        configs, cluster_defaults(image, event.topic)
+    refusal = (
+        check_level(image.level, configs)
+        or check_minimum(configs, replication_factor=replication_factor)
+        or check_lags(configs, cluster_defaults(image, event.topic))
     )
     if refusal is not None:
         return refusal
@@ -219,7 +217,7 @@ def check_topic_name(image: ClusterImage, name: str) -> Refusal | None:
             code=RefusalCode.TOPIC_ALREADY_EXISTS, field="topic", detail=f"topic {name!r} already exists"
         )
     if name in image.held_names:
-        return _is_held(image, name)
+        return is_held(image, name)
     if "." in name or "_" in name:
         folded = name.replace(".", "_")
         for other in image.topic_ids:
@@ -232,7 +230,7 @@ def check_topic_name(image: ClusterImage, name: str) -> Refusal | None:
     return None
 
 
-def _is_held(image: ClusterImage, name: str) -> Refusal:
+def is_held(image: ClusterImage, name: str) -> Refusal:
     """Refuse a name that a topic holds whose leaders have not all stopped yet (4.6, deletion)."""
     deletion = image.deletions[image.held_names[name]]
     down = [b for b in deletion.brokers if b in image.brokers and image.brokers[b].fenced]
@@ -483,30 +481,6 @@ def check_epoch(state: PartitionState, expected: int | None) -> Refusal | None:
         hint="look at the partition again",
         facts={"partition_epoch": state.partition_epoch},
     )
-
-
-def delete_topic(draft: Draft, event: DeleteTopic) -> TopicDeletionStarted | Refusal:
-    image = draft.image
-    topic = find_topic(image, event.topic, event.topic_id)
-    if isinstance(topic, Refusal):
-        return topic
-    refusal = reserved(topic.topic, "it is not deleted")
-    if refusal is not None and (topic.topic_id, 0) in image.shards:
-        return refusal
-    if is_deletion_protected(topic.configs):
-        return Refusal(
-            code=RefusalCode.DELETION_PROTECTED,
-            detail=f"topic {topic.topic!r} has {DELETION_PROTECTED}=true",
-            hint=f"set {DELETION_PROTECTED} to false first",
-        )
-    deleting = msgspec.structs.replace(topic, deleting=True)
-    if event.dry_run:
-        assigned = {b for state in image.partitions_of(topic.topic_id) for b in state.replicas}
-        waiting_for = tuple(sorted(assigned))
-    else:
-        draft.write(TopicRecord(state=deleting, change=operator_change(event, Cause.TOPIC_DELETION_STARTED)))
-        waiting_for = image.deletions[topic.topic_id].brokers
-    return TopicDeletionStarted(state=deleting, waiting_for=waiting_for, dry_run=event.dry_run)
 
 
 def remove_orphans(draft: Draft) -> None:

@@ -494,6 +494,7 @@ class ClusterDriver:
                 clock_leap=self._clock.leap(),
                 webhooks_fail=self.webhooks_fail,
                 fresh_id=self._store.new_id() if is_missing else None,
+                expired_ms=self._clock.expiry_ms(),
             )
         )
         if step.records or step.effects:

@@ -570,7 +570,7 @@ class ClusterStore:
                     batch.extra.append(Create(topic_path(self.cluster, state.topic_id), b""))
                 chunk_number = state.partition // PARTITIONS_PER_CHUNK
                 chunk = topic.chunks.setdefault(chunk_number, _Chunk(state.topic))
-                chunk.rows[state.partition] = record
+                chunk.topic, chunk.rows[state.partition] = state.topic, record
                 batch.chunks[(state.topic_id, chunk_number)] = None
                 batch.last_change, batch.last_topic_id = record.change, state.topic_id
                 batch.last_chunk, batch.last_rows = chunk_number, chunk.rows

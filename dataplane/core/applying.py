@@ -6,8 +6,9 @@ counts as applied when every entry's effects are complete (2.8 (applying batches
 afterwards)). Only logs that are still to be made come later: each is told of by name when it is there. A
 replica is never created where one should have been (LOG_MISSING), and a log is never deleted without the
 topic's id among the deleted ones (I21 (topic ids decide), I22 (deletion needs evidence)): what a FULL state
-does not mention is set aside in quarantine. A replica whose log lies there whole begins with that one (11.5,
-logs that were set aside).
+does not mention is set aside in quarantine. The logs of a deleted topic that is kept stay where they are,
+without replicas, like those that were found at the start (4.12, kept topics). A replica whose log lies there
+whole begins with that one (11.5, logs that were set aside).
 
 The batch is a walk that stops where the driver has to do something: `advance` gives the next effect, and
 takes the answer to the one before. Nothing else of this broker waits meanwhile, so other entries come in
@@ -30,6 +31,7 @@ from dataplane.core.broker import (
     Configure,
     DeleteLog,
     Home,
+    KeepLog,
     LastKnown,
     NotApplied,
     Rest,
@@ -98,6 +100,8 @@ class Applying(Generic[H]):
         broker, batch = self._broker, self._batch
         for topic_id in batch.deleted_topics:
             yield from self._delete_topic(topic_id)
+        for topic_id in batch.kept_topics or ():
+            yield from self._keep_topic(topic_id)
         if batch.full:
             broker.reports.on_full_state_begins()
         for number, state in enumerate(batch.partitions, start=1):
@@ -221,13 +225,26 @@ class Applying(Generic[H]):
         for key in [key for key in broker.creations.wanted if key[0] == topic_id]:
             broker.creations.give_up(key)
 
+    def _keep_topic(self, topic_id: str) -> Generator[BatchEffect[H], Answer, None]:
+        """End the replicas of a deleted topic, and leave their logs where they are."""
+        broker = self._broker
+        ended = [hosted for key, hosted in broker.partitions.items() if key[0] == topic_id]
+        for number, hosted in enumerate(ended, start=1):
+            yield from broker.forget(hosted)
+            yield KeepLog(hosted.key, hosted.replica.high_watermark)
+            broker.found[hosted.key] = None
+            yield from _rest_after(number)
+        for key in [key for key in broker.creations.wanted if key[0] == topic_id]:
+            broker.creations.give_up(key)
+
     def _set_aside_unmentioned(self) -> Generator[BatchEffect[H], Answer, None]:
         """Set aside what a FULL state does not mention; never delete it (I22, deletion needs positive
         evidence). A FULL state is everything there is.
         """
         broker = self._broker
         mentioned = {(state.topic_id, state.partition) for state in self._batch.partitions}
-        for key in [key for key in broker.found if key not in mentioned]:
+        kept = set(self._batch.kept_topics or ())
+        for key in [key for key in broker.found if key not in mentioned and key[0] not in kept]:
             del broker.found[key]
             yield SetAside(key, WhyAside.NOT_MENTIONED)
         for key in [key for key in broker.creations.wanted if key not in mentioned]:

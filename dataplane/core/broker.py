@@ -116,6 +116,14 @@ class SetAside(msgspec.Struct, frozen=True):
     known: LastKnown | None = None
 
 
+class KeepLog(msgspec.Struct, frozen=True):
+    """Make a log durable whose replica has ended and which stays where it is, and remember its high
+    watermark."""
+
+    key: PartitionKey
+    high_watermark: int
+
+
 class WhyDeleted(Enum):
     TOPIC_DELETED = auto()
     MOVED_AWAY = auto()
@@ -131,7 +139,7 @@ class DeleteLog(msgspec.Struct, frozen=True):
     had_replica: bool = False
 
 
-BatchStep = Configure[H] | LogsWanted | Rest | Settle | TakeUp | SetAside | DeleteLog
+BatchStep = Configure[H] | LogsWanted | Rest | Settle | TakeUp | SetAside | KeepLog | DeleteLog
 """What a batch asks for besides. The driver may wait for threads, and answers."""
 
 REPORT_SOON = ReportSoon()
@@ -152,9 +160,10 @@ class Home(Protocol[H_co]):
 
 class Broker(Generic[H]):
     """partitions: the table, in the order in which replicas came. restless: those to which something has
-    happened, until they are at rest. found: logs that were there at the start, until a state names them.
-    known_lost: replicas whose log was found damaged at the start. creations: logs that are to be made.
-    by_name: the table, by topic and partition. waiting: those in which clients wait."""
+    happened, until they are at rest. found: logs without a replica, until a state names them: those that were
+    there at the start, and those of deleted topics that are kept. known_lost: replicas whose log was found
+    damaged at the start. creations: logs that are to be made. by_name: the table, by topic and partition.
+    waiting: those in which clients wait."""
 
     __slots__ = (
         "_round",

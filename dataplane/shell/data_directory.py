@@ -126,6 +126,8 @@ class DataDirectory:
         """Set once a replica has gone offline on the directory's failure."""
         self._deleted: list[str] = []
         self._is_unlinking = False
+        self._kept: list[PartitionLog] = []
+        self._is_flushing_kept = False
         #: The highest that was to be saved.
         self._seen = Seen()
         self._is_saving_seen = False
@@ -358,6 +360,28 @@ class DataDirectory:
             self.on_storage_error(str(failure))
         finally:
             self._is_unlinking = False
+
+    def keep_log(self, log: PartitionLog, high_watermark: int) -> None:
+        """Make a log durable that no replica writes to any more, and remember its high watermark."""
+        self.log_dir.offsets.keep(
+            (log.partition.topic_id, log.partition.partition), high_watermark=high_watermark
+        )
+        self._kept.append(log)
+        if not self._is_flushing_kept:
+            self._is_flushing_kept = True
+            self._spawn(self._flush_kept)
+
+    async def _flush_kept(self) -> None:
+        try:
+            while self._kept:
+                log = self._kept.pop()
+                try:
+                    await self._threads.run(log.durability.flush)
+                except LogError as failure:  # deleted meanwhile, or damaged: the next start finds that
+                    if self.failure is not None:
+                        self.on_storage_error(str(failure))
+        finally:
+            self._is_flushing_kept = False
 
     async def quarantine_log(
         self,

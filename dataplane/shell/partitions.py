@@ -16,6 +16,7 @@ from dataplane.core.applying import ENTRIES_PER_TURN, Answer, Applying, BatchEff
 from dataplane.core.broker import (
     Configure,
     DeleteLog,
+    KeepLog,
     LastKnown,
     LogsWanted,
     Rest,
@@ -186,6 +187,8 @@ class PartitionTable:
                     return error
             case SetAside():
                 await self._set_aside(effect)
+            case KeepLog(key=key, high_watermark=high_watermark):
+                self._keep(self._store.log_dir.logs[key], high_watermark)
             case DeleteLog():
                 return await self._delete(effect)
             case _:
@@ -225,6 +228,11 @@ class PartitionTable:
             )
         except LogError as error:
             _note_left_behind(log, error)
+
+    def _keep(self, log: PartitionLog, high_watermark: int) -> None:
+        of = log.partition
+        _log.info("log_kept topic=%s partition=%d topic_id=%s", of.topic, of.partition, of.topic_id)
+        self._store.keep_log(log, high_watermark)
 
     async def _delete(self, effect: DeleteLog) -> LogError | None:
         log = self._store.log_dir.logs[effect.key]

@@ -132,6 +132,11 @@ class StoredOffsets:
             self._high_watermarks[key] = high_watermark
         self.persist_lowered()
 
+    def keep(self, key: PartitionKey, *, high_watermark: int) -> None:
+        """Note what the next checkpoint is to say of a log that has no replica any more."""
+        with self._lock:
+            self._high_watermarks[key] = min(high_watermark, self._logs[key].end_of_batches)
+
     def forget(self, key: PartitionKey) -> None:
         """Forget a log that is gone. The files still speak of it: see `settle_forgotten`."""
         for offsets in (self._high_watermarks, self._recovery_points, self._log_starts):

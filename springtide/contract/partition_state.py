@@ -149,12 +149,30 @@ class PartitionState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
         return self.replicas[: len(self.replicas) - len(self.removing_replicas)]
 
 
+class KeptTopic(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a deleted topic whose records are kept. Times are Unix times in milliseconds.
+
+    deleted_by: the actor. until_ms: then its logs are deleted. bytes_by_broker: broker id -> size of its
+        logs, by what their leaders reported last; 0 of a partition of which nothing was reported.
+    """
+
+    deleted_at_ms: int
+    deleted_by: str
+    until_ms: int
+    bytes_by_broker: dict[int, int] = {}
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(self.bytes_by_broker.values())
+
+
 class TopicState(msgspec.Struct, frozen=True, kw_only=True):
     """A topic's own metadata. `configs` holds only overrides, under Kafka's dotted names, as strings.
 
     A topic being deleted keeps its entry, with `deleting` set, until every replica has confirmed:
     no election, ISR change or produce happens to it any more. `name_is_free` is set when no leader of it can
-    acknowledge anything any more: another topic may have the name (4.6, deletion).
+    acknowledge anything any more: another topic may have the name (4.6, deletion). `kept`: brokers keep its
+    logs, and it can be restored (4.12, kept topics); UNSET: of a topic that lives, or whose logs are deleted.
     """
 
     topic_id: str
@@ -164,6 +182,7 @@ class TopicState(msgspec.Struct, frozen=True, kw_only=True):
     configs: dict[str, str] = {}
     deleting: bool = False
     name_is_free: bool = False
+    kept: KeptTopic | msgspec.UnsetType = msgspec.UNSET
 
 
 #: Names a partition for good: (topic id, partition). Topic names come back; ids never do (I21, topic ids

@@ -8,7 +8,7 @@ state; any other broker gets a delta in which several changes of one partition m
 latest state. Merging is safe because a leader-epoch jump of more than one counts as a fresh election (I3,
 only this epoch's evidence counts; I14, truncate before fetching). Absence from a delta means "unchanged", and
 absence from a FULL batch means "not yours any more": quarantine, never delete; only an entry in
-`deleted_topics` deletes (I22, deletion needs evidence).
+`deleted_topics` deletes (I22, deletion needs evidence), and one in `kept_topics` leaves a log where it is.
 """
 
 from __future__ import annotations
@@ -98,6 +98,7 @@ class UpdateBatch(ControllerAnswer, frozen=True, kw_only=True):
     highest it saw, or whose broker epoch is not its own.
 
     deleted_topics: ids whose logs are to be deleted; repeated until every replica has acknowledged.
+    kept_topics: ids of deleted topics whose logs are kept; no replica of them serves. UNSET: there are none.
     coordinators: those that are admitted; which shards they own is in the partitions' states.
     cluster_configs: cluster-wide defaults that brokers need (dotted Kafka names), whole; UNSET: unchanged.
     acls, users, quotas: those that changed; one that is empty is gone.
@@ -114,6 +115,7 @@ class UpdateBatch(ControllerAnswer, frozen=True, kw_only=True):
     removed_coordinators: tuple[int, ...] = ()
     topics: tuple[TopicState, ...] = ()
     deleted_topics: tuple[str, ...] = ()
+    kept_topics: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
     partitions: tuple[PartitionState, ...] = ()
     cluster_configs: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
     acls: tuple[AclsOfPattern, ...] = ()

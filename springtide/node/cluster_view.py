@@ -126,7 +126,7 @@ class ClusterView:
         for topic in batch.topics:
             self.topics[topic.topic_id] = topic
             self._topic_ids[topic.topic] = topic.topic_id
-        for topic_id in batch.deleted_topics:
+        for topic_id in (*batch.deleted_topics, *(batch.kept_topics or ())):
             self._forget_topic(topic_id)
         for state in batch.partitions:
             of_topic = self._partitions.setdefault(state.topic_id, {})

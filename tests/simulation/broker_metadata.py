@@ -10,6 +10,7 @@ from dataplane.core.applying import Answer, Applying, BatchEffect
 from dataplane.core.broker import (
     Configure,
     DeleteLog,
+    KeepLog,
     LastKnown,
     LogsWanted,
     Rest,
@@ -96,6 +97,8 @@ class BrokerMetadata:
                 disk.set_aside(key, known)
                 because = "nobody knows it" if why is WhyAside.NOT_MENTIONED else "it is no replica any more"
                 node.events.note(f"{node.name} sets {key[0][:4]}-{key[1]} aside: {because}")
+            case KeepLog(key=key, high_watermark=high_watermark):
+                disk.high_watermarks[key] = high_watermark
             case DeleteLog(key=key, why=why):
                 del disk.logs[key]
                 if why is WhyDeleted.MOVED_AWAY:

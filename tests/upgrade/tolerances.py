@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from springtide.levels import Feature
+from springtide.levels import KEPT_DELETED_TOPICS, Feature
 
 _IGNORED = "a field of a message: a process of 0.1 ignores what it does not know"
 _OF_RECEIVERS = "what a receiver makes of a word that it does not know; never sent, never stored"
@@ -26,6 +26,11 @@ NEW: Final[Mapping[str, str | Feature]] = {
     "ClaimRow.levels": "an ephemeral row, of which a controller of 0.1 ignores the field",
     "ControllerError:unsupported_level": "told only to processes that told levels, which 0.1 does not",
     "Cause:upgrade_finalized": "the change that ends level 0",
+    "TopicState.kept": KEPT_DELETED_TOPICS,
+    "UpdateBatch.kept_topics": KEPT_DELETED_TOPICS,
+    "Cause:topic_restored": KEPT_DELETED_TOPICS,
+    "Cause:topic_purged": KEPT_DELETED_TOPICS,
+    "Cause:topic_expired": KEPT_DELETED_TOPICS,
     "Cause:upgrade_possible": "only in the row `upgrade`, which a controller of 0.1 does not read",
     **{
         f"{name}:unknown": _OF_RECEIVERS

@@ -70,7 +70,7 @@ from springtide.contract.session import (
     ShutdownKind,
 )
 from springtide.contract.updates import ApplyFailure
-from springtide.levels import LevelRange
+from springtide.levels import NEWEST, Level, LevelRange
 from tests.kit.controller.images import replay_all
 
 CLUSTER_ID = "cluster-id-of-22-chars"
@@ -117,6 +117,12 @@ class Cluster:
             now_ms=self.now_ms,
             terms=terms,
         )
+
+    def finalize(self, level: Level = NEWEST) -> None:
+        """The cluster is at this level from now on; it begins at that of release 0.1."""
+        record = LevelRecord(level=level, change=Change(cause=Cause.CLUSTER_CREATED, at_ms=0))
+        self.image.replay(record)
+        self.records.append(record)
 
     @property
     def image(self) -> ClusterImage:

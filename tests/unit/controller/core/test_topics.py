@@ -275,6 +275,7 @@ def test_a_topics_lags_of_compaction_are_held_against_each_other_and_the_cluster
 def test_every_default_passes_its_own_check() -> None:
     defaults = {n: s.default for n, s in TOPIC_SETTINGS.items() if s.default is not None}
     cluster = Cluster()
+    cluster.finalize()
     cluster.ask(creation(configs=defaults), TopicCreated)
 
 

@@ -14,6 +14,7 @@ from dataplane.core.broker import (
     BrokerChanged,
     DeleteLog,
     Forgotten,
+    KeepLog,
     LastKnown,
     NotApplied,
     OfReplica,
@@ -178,6 +179,37 @@ def test_i21_a_topic_is_deleted_by_its_id_whether_its_logs_have_replicas_or_not(
         SETTLE,
     ]
     assert world.broker.found == {("other", 0): None}
+
+
+def test_the_replicas_of_a_kept_topic_end_and_its_logs_stay_until_they_are_named_again() -> None:
+    other = (TOPIC_ID, 1)
+    world = World(KEY, other)
+    world.apply(partition_state())
+    hosted = world.broker.partitions[KEY]
+    kept = world.apply(kept_topics=(TOPIC_ID,))
+    assert kept == [Forgotten(hosted), KeepLog(KEY, hosted.replica.high_watermark), SETTLE]
+    assert world.broker.found == dict.fromkeys((other, KEY)) and not world.broker.partitions
+    assert world.apply(full=True, kept_topics=(TOPIC_ID,)) == [REPORT_SOON, SETTLE], "nothing set aside"
+    assert world.apply(partition_state(leader_epoch=3, partition_epoch=3)) == [SETTLE]
+    assert list(world.broker.partitions) == [KEY] and world.broker.found == {other: None}
+
+
+def test_i22_kept_logs_are_deleted_when_their_topic_is_named_as_deleted_and_set_aside_when_it_is_not() -> (
+    None
+):
+    world = World(KEY)
+    world.apply(full=True, kept_topics=(TOPIC_ID,))
+    assert world.apply(deleted_topics=(TOPIC_ID,)) == [DeleteLog(KEY, WhyDeleted.TOPIC_DELETED), SETTLE]
+    world = World(KEY)
+    world.apply(full=True, kept_topics=(TOPIC_ID,))
+    assert SetAside(KEY, WhyAside.NOT_MENTIONED) in world.apply(full=True)
+
+
+def test_a_log_that_is_still_to_be_made_is_given_up_with_a_topic_that_is_kept() -> None:
+    world = World()
+    world.apply(partition_state(new_replicas=(1,)))
+    assert world.apply(kept_topics=(TOPIC_ID,)) == [SETTLE]
+    assert not world.broker.creations.wanted and not world.broker.found
 
 
 def test_a_log_in_quarantine_is_taken_up_if_the_state_is_newer_than_all_that_it_knew() -> None:
