@@ -127,7 +127,7 @@ def _build(release: LastRelease) -> None:
 
 
 def exported(commit: str, *paths: str) -> bytes:
-    """Return the commit's files as a tar archive, or these of them. A shallow clone lacks it: then it is fetched, alone."""
+    """Return the commit's files, or these, as a tar archive. It is fetched where a shallow clone lacks it."""
     is_checkout = shutil.which("git") and _ask_git("rev-parse", "--git-dir").returncode == 0
     if not is_checkout:
         raise LastReleaseUnavailable(

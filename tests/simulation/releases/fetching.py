@@ -1,5 +1,5 @@
-"""Fetch between brokers of two releases: Kafka's frames, by the follower's and the leader's own codecs, in the
-highest version that both speak (dataplane/shell/fetch_encoder.py, dataplane/handlers/fetch.py)."""
+"""Fetch between brokers of two releases: Kafka's frames, by the follower's and the leader's own codecs, in
+the highest version that both speak (dataplane/shell/fetch_encoder.py, dataplane/handlers/fetch.py)."""
 
 from __future__ import annotations
 
