@@ -507,6 +507,11 @@ CATALOGUE: Mapping[str, Kind] = {
         "ZooKeeper lost metadata that it once held",
         "the controller decides nothing for this cluster until it is recovered; see docs/backup.md",
     ),
+    "cluster_unreadable": Kind(
+        503,
+        "The active controller can't serve the cluster as its znodes are",
+        "start controllers of the release that wrote them, or repair what the detail names",
+    ),
     "no_active_controller": Kind(
         503, "No controller is active at the moment", "an election is running; try again", retryable=True
     ),

@@ -29,6 +29,7 @@ from controller.face.commands import (
     Overloaded,
     Refusal,
     UnknownCluster,
+    UnreadableCluster,
 )
 from controller.face.database import DatabaseRejected, DatabaseUnavailable, LaterRelease
 
@@ -215,6 +216,8 @@ def problem_of(failure: EngineFailure, *, target: str) -> ProblemError:
             location = f"{str(url).rstrip('/')}{target}"
             detail = f"this controller is a standby; the active one is {url}"
             return ProblemError("not_the_active_controller", detail, headers={"Location": location})
+        case UnreadableCluster():
+            return ProblemError("cluster_unreadable", str(failure))
         case UnknownCluster(cluster=cluster):
             return ProblemError("cluster_not_found", f"there is no cluster {cluster[:100]!r}")
         case ClusterExists(cluster=cluster):

@@ -60,4 +60,5 @@ from controller.shell.outcomes import (
     OutcomeUnknown,
     Overloaded,
     UnknownCluster,
+    UnreadableCluster,
 )

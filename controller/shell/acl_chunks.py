@@ -18,8 +18,9 @@ from typing import Final, NamedTuple
 import msgspec
 
 from controller.core.records import AclsRecord
+from controller.shell.kept_fields import check_kept
 from controller.shell.meta import Create, Delete, Node, Operation, SetData
-from controller.shell.security_rows import AclsRow, acls_record, acls_row, security_path
+from controller.shell.security_rows import acls_row, read_acls, security_path
 
 CHUNKS: Final = 256
 #: A row above this has a znode of its own, and a chunk takes no row that would make it larger than that: a
@@ -63,16 +64,18 @@ class AclChunks:
         self._chunks: dict[int, _Chunk] = {}
 
     def load(self, path: str, node: Node) -> None:
-        """Take in the chunk at a path. Raise msgspec.MsgspecError, or ValueError for another chunk's row."""
+        """Take in the chunk at a path. Raise msgspec.MsgspecError, WrittenByNewer, or ValueError for another
+        chunk's row."""
         number = int(path.removeprefix(f"{self._folder}/{CHUNK_PREFIX}"))
         chunk = self._chunks[number] = _Chunk(version=node.version, size=len(node.data))
-        for raw in msgspec.json.decode(node.data, type=AclsChunkRow).rows:
-            row = msgspec.json.decode(raw, type=AclsRow)
-            record = acls_record(row)
+        whole = msgspec.json.decode(node.data, type=AclsChunkRow)
+        check_kept(path, node.data, msgspec.json.encode(whole))
+        for raw in whole.rows:
+            record, row_number = read_acls(path, raw)
             of_pattern = security_path(self._cluster, record)
             if number_of(of_pattern) != number:
                 raise ValueError(f"{path} holds the row of another chunk")
-            chunk.rows[of_pattern] = _Row(record, row.version, bytes(raw))
+            chunk.rows[of_pattern] = _Row(record, row_number, bytes(raw))
 
     def records(self) -> Iterator[tuple[AclsRecord, int]]:
         """Yield the records of all chunks, with their numbers."""

@@ -9,7 +9,9 @@ from typing import Final, NamedTuple
 import anyio.lowlevel
 
 from controller.shell.clock import ControllerClock, Ids
+from controller.shell.kept_fields import Unreadable
 from controller.shell.leadership import CLUSTERS_PATH
+from controller.shell.levels import UnsupportedLevel
 from controller.shell.meta import Meta, Node
 from controller.shell.metadata_store import ClusterStore, MetadataCorrupt
 from controller.shell.published import Published
@@ -31,6 +33,8 @@ class Copies:
         self._clock = clock
         self._ids = ids
         self._of: dict[str, ClusterCopy] = {}
+        #: Why clusters can't be served as their znodes are.
+        self.unreadable: dict[str, str] = {}
 
     def names(self) -> list[str]:
         return sorted(self._of)
@@ -50,6 +54,8 @@ class Copies:
         clusters = await self._meta.children(CLUSTERS_PATH)
         for gone in [cluster for cluster in self._of if cluster not in clusters]:
             del self._of[gone]
+        for gone in self.unreadable.keys() - set(clusters):
+            del self.unreadable[gone]
         for cluster in clusters:
             asked_ms = self._clock.now_mono_ms()
             head = await self._meta.get_synced(head_path(cluster))
@@ -58,15 +64,21 @@ class Copies:
                 continue
             if copy is None or not copy.is_of(head):
                 # When it moved while it was read, the next round tries again and the old copy stays.
-                copy = await read_published(self._meta, self._clock, self._ids, cluster)
+                try:
+                    copy = await read_published(self._meta, self._clock, self._ids, cluster)
+                except Unreadable as error:
+                    self._refuse(cluster, error)
+                    copy = None
             if copy is not None and is_wanted():
                 copy.published.as_of_ms = asked_ms
+                self.unreadable.pop(cluster, None)
                 self._of[cluster] = copy
         self.are_complete = is_wanted()
 
     async def take_over(self, cluster: str) -> tuple[ClusterStore, Published] | None:
         """Return the cluster's store and what is published of it, for a term; None if it can't be read. A
-        copy that is current is not read again. Raise MetaUnavailable."""
+        copy that is current is not read again. Raise MetaUnavailable, and UnsupportedLevel: another
+        controller must serve all of them."""
         copy = self._of.get(cluster)
         if copy is not None and copy.is_of(await self._meta.get(head_path(cluster))):
             self._of[cluster] = copy._replace(head=None)
@@ -76,11 +88,22 @@ class Copies:
             if not await store.load():
                 log.error("cluster_incomplete cluster=%s detail=%s", cluster, "it has no head")
                 return None
-        except MetadataCorrupt as error:
-            # The others must go on. No controller serves this one until its znodes are repaired.
-            log.error("cluster_corrupt cluster=%s detail=%s", cluster, str(error))
+        except UnsupportedLevel:
+            raise
+        except Unreadable as error:
+            # The others must go on. No controller serves this one until its znodes are repaired, or one of
+            # the release that wrote them runs.
+            self._refuse(cluster, error)
             return None
+        self.unreadable.pop(cluster, None)
         return store, await published_of(store)
+
+    def _refuse(self, cluster: str, error: Unreadable) -> None:
+        """Tell of a cluster that can't be served, once for each reason."""
+        if self.unreadable.get(cluster) != str(error):
+            self.unreadable[cluster] = str(error)
+            code = "cluster_corrupt" if isinstance(error, MetadataCorrupt) else "cluster_of_another_release"
+            log.error("%s cluster=%s detail=%s", code, cluster, str(error))
 
 
 class ClusterCopy(NamedTuple):
@@ -103,14 +126,10 @@ class ClusterCopy(NamedTuple):
 
 
 async def read_published(meta: Meta, clock: ControllerClock, ids: Ids, cluster: str) -> ClusterCopy | None:
-    """Read a cluster; None when it does not exist, can't be read, or changed meanwhile. Raise
-    MetaUnavailable."""
+    """Read a cluster; None when it does not exist, or changed meanwhile. Raise MetaUnavailable,
+    Unreadable."""
     store = ClusterStore(meta=meta, clock=clock, ids=ids, cluster=cluster)
-    try:
-        if not await store.load():
-            return None
-    except MetadataCorrupt as error:
-        log.error("cluster_corrupt cluster=%s detail=%s", cluster, str(error))
+    if not await store.load():
         return None
     head = await meta.get(head_path(cluster))
     if head is None or head.version != store.head_version:

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from controller.shell.driver import ClusterDriver
 from controller.shell.leadership import Leadership, Term
-from controller.shell.outcomes import NotActive, UnknownCluster
+from controller.shell.outcomes import NotActive, UnknownCluster, UnreadableCluster
 
 
 class Drivers:
     """Ask each time anew: a term may end between two questions.
 
+    unreadable: why clusters can't be served; its owner changes it.
     unclean_elections, persisted_records: of this process, over all its terms.
     """
 
-    def __init__(self, leadership: Leadership) -> None:
+    def __init__(self, leadership: Leadership, unreadable: Mapping[str, str]) -> None:
         self._leadership = leadership
+        self._unreadable = unreadable
         self._by_cluster: dict[str, ClusterDriver] = {}
         self._unclean_elections = 0
         self._persisted_records = 0
@@ -45,13 +47,18 @@ class Drivers:
         return self._persisted_records + sum(driver.persisted_records for driver in self)
 
     def of(self, cluster: str) -> ClusterDriver:
-        """Return what steps the cluster's machine. Raise NotActive, UnknownCluster."""
+        """Return what steps the cluster's machine. Raise NotActive, UnknownCluster, UnreadableCluster."""
         if not self.is_active:
             raise NotActive(self._leadership.elsewhere)
         driver = self._by_cluster.get(cluster)
         if driver is None:
-            raise UnknownCluster(cluster)
+            raise self.unknown(cluster)
         return driver
+
+    def unknown(self, cluster: str) -> UnknownCluster:
+        """Return why a cluster is not here."""
+        why = self._unreadable.get(cluster)
+        return UnknownCluster(cluster) if why is None else UnreadableCluster(cluster, why)
 
     def get(self, cluster: str) -> ClusterDriver | None:
         """Return the same; None if this controller is not active or there is no such cluster."""

@@ -18,7 +18,7 @@ import anyio.lowlevel
 from anyio.abc import TaskStatus
 
 from controller.audit.change import AuditedChange
-from controller.core.events import Event, MetadataRecovered, RecoverMetadata, Refusal, Reply
+from controller.core.events import Event, MetadataRecovered, Process, RecoverMetadata, Refusal, Reply
 from controller.core.options import ControllerOptions
 from controller.core.records import Cause, Change, ClusterRecord
 from controller.shell.clock import ControllerClock, Ids, RandomBytes
@@ -27,6 +27,7 @@ from controller.shell.driver import ClusterDriver, Outbox
 from controller.shell.drivers import Drivers
 from controller.shell.known_cluster import KnownCluster
 from controller.shell.leadership import CLUSTERS_PATH, Leadership, Resigned, Term
+from controller.shell.levels import RunningRow, UnsupportedLevel, keep_running_row, read_running
 from controller.shell.listeners import Listeners
 from controller.shell.loop_watch import LoopWatch
 from controller.shell.meta import (
@@ -39,11 +40,12 @@ from controller.shell.meta import (
     WriteRejection,
 )
 from controller.shell.metadata_store import cluster_creation
-from controller.shell.outcomes import ClusterExists, NotActive, OutcomeUnknown, Overloaded, UnknownCluster
+from controller.shell.outcomes import ClusterExists, NotActive, OutcomeUnknown, Overloaded
 from controller.shell.published import truth
 from controller.shell.timekeeper import Timekeeper
 from springtide.contract.epochs import NO_CONTROLLER_EPOCH, ControllerEpoch
-from springtide.levels import NEWEST
+from springtide.levels import NEWEST, SUPPORTED
+from springtide.version import installed_version
 
 log = logging.getLogger(__name__)
 
@@ -84,6 +86,8 @@ class Engine:
         self._ids = Ids(random_bytes)
         self._listeners = listeners
         self._outbox = outbox
+        self._url = url
+        self._is_observer = is_observer
         self.options = options
         self.controller_id = controller_id if controller_id is not None else self._ids.new_id()
         self.leadership = Leadership(
@@ -95,8 +99,8 @@ class Engine:
             url=url,
             may_stand=not is_observer,
         )
-        self.drivers = Drivers(self.leadership)
         self._copies = Copies(meta, clock, self._ids)
+        self.drivers = Drivers(self.leadership, self._copies.unreadable)
         self._new_clusters: list[ClusterDriver] = []
         self._cluster_added = anyio.Event()
         self._stands_down = anyio.Event()
@@ -129,6 +133,11 @@ class Engine:
     @property
     def zookeeper_connected(self) -> bool:
         return self._meta.session.state is SessionState.CONNECTED
+
+    @property
+    def unreadable(self) -> Mapping[str, str]:
+        """Return why clusters can't be served by this controller as their znodes are, by name."""
+        return self._copies.unreadable
 
     # -- asking --
 
@@ -173,7 +182,7 @@ class Engine:
         term = self.drivers.term
         if term is None or not term.has_authority:
             raise NotActive(self.leadership.elsewhere)
-        if self.drivers.get(name) is not None:
+        if self.drivers.get(name) is not None or name in self._copies.unreadable:
             raise ClusterExists(name)
         if len(self.drivers) >= CLUSTERS_MAX:
             raise Overloaded(f"there are {CLUSTERS_MAX} clusters already")
@@ -250,7 +259,7 @@ class Engine:
             return KnownCluster(published, self.drivers)
         if self.role != "active":
             raise NotActive(self.leadership.elsewhere)
-        raise UnknownCluster(name)
+        raise self.drivers.unknown(name)
 
     def truth(self, cluster: str) -> Iterable[AuditedChange]:
         """Every entity as it stands, for the audit to compare itself with; read it once, anywhere. Empty when
@@ -271,8 +280,24 @@ class Engine:
             task_status.started()
             async with anyio.create_task_group() as standing:
                 standing.start_soon(self.leadership.run, self._serve)
+                if not self._is_observer:
+                    standing.start_soon(keep_running_row, self._meta, self.clock, self._running_row())
                 await self._stands_down.wait()
                 standing.cancel_scope.cancel()
+
+    def _running_row(self) -> RunningRow:
+        return RunningRow(
+            controller_id=self.controller_id, url=self._url, version=installed_version(), levels=SUPPORTED
+        )
+
+    async def controllers(self) -> tuple[Process, ...]:
+        """Return the controllers that run, except those of release 0.1, which say nothing of themselves.
+        Raise NotActive if ZooKeeper can't be read."""
+        active = self.leadership.active
+        try:
+            return await read_running(self._meta, active_id=None if active is None else active.controller_id)
+        except MetaUnavailable as error:
+            raise NotActive(self.leadership.elsewhere) from error
 
     def stand_down(self) -> None:
         """Resign and stand for no more elections; go on showing clusters. Called before the listener
@@ -316,7 +341,10 @@ class Engine:
             self.drivers.end()
 
     async def _open(self, cluster: str, term: Term) -> None:
-        found = await self._copies.take_over(cluster)
+        try:
+            found = await self._copies.take_over(cluster)
+        except UnsupportedLevel as error:
+            raise Resigned(str(error)) from error
         if found is None:
             return
         store, published = found

@@ -32,6 +32,7 @@ import anyio
 import msgspec
 
 from controller.shell.clock import ControllerClock, Ids
+from controller.shell.levels import RUNNING_PATH, why_not_stand
 from controller.shell.listeners import Listeners, is_proven_dead
 from controller.shell.meta import (
     ANY_VERSION,
@@ -48,14 +49,13 @@ from controller.shell.meta import (
     Unknown,
 )
 from springtide.contract.epochs import ControllerEpoch
-from springtide.levels import LevelRange
+from springtide.levels import SUPPORTED, LevelRange
 
 log = logging.getLogger(__name__)
 
 EPOCH_PATH: Final = "/controller_epoch"
 CONTROLLERS_PATH: Final = "/controllers"
 ACTIVE_PATH: Final = "/controllers/active"
-RUNNING_PATH: Final = "/controllers/running"
 CLUSTERS_PATH: Final = "/clusters"
 
 #: A proof of authority is renewed this many times per session timeout.
@@ -91,16 +91,6 @@ class ClaimRow(msgspec.Struct, frozen=True, kw_only=True):
     claim_id: str
     halted: dict[str, str] = {}
     levels: LevelRange | msgspec.UnsetType = msgspec.UNSET
-
-
-class RunningRow(msgspec.Struct, frozen=True, kw_only=True):
-    """`/controllers/running/{controller_id}`, ephemeral: a controller that runs, standbys too, so that one
-    sees which releases are there. Those of release 0.1 have no such row."""
-
-    controller_id: str
-    url: str
-    version: str
-    levels: LevelRange
 
 
 class Resigned(Exception):
@@ -212,6 +202,8 @@ class Leadership:
         self._url = url
         self._may_stand = may_stand
         self._pending_claim: ClaimRow | None = None
+        #: Why this controller does not stand for election, as last found; None: it does, or is an observer.
+        self.why_not: str | None = None
         self.term: Term | None = None
         self.active: ActiveController | None = None
         self.elections_won = 0
@@ -309,6 +301,8 @@ class Leadership:
     async def _claim(self, session_id: int, *, dead: Node | None = None) -> Term | None:
         """Take the claim. dead: the claim that is in the way, of a controller that was proven dead: it goes
         in the same write, because each write waits for a disk. Return None to look again."""
+        if not await self._may_serve():
+            return None
         node = await self._meta.get_synced(EPOCH_PATH)
         if node is None:
             return None
@@ -325,6 +319,7 @@ class Leadership:
             url=self._url,
             controller_epoch=ControllerEpoch(epoch),
             claim_id=self._ids.new_id(),
+            levels=SUPPORTED,
         )
         row = EpochRow(
             controller_epoch=ControllerEpoch(epoch), controller_id=self._controller_id, lineage=claim.claim_id
@@ -348,6 +343,18 @@ class Leadership:
                 # The next round reads the claim: if it is ours, `_recognise` takes it up.
                 log.info("claim_outcome_unknown controller_epoch=%d detail=%s", epoch, detail)
                 raise MetaUnavailable(detail)
+
+    async def _may_serve(self) -> bool:
+        """Return whether this release can run at the level of each cluster. If not, another controller must
+        stand: look again after a while."""
+        why_not = await why_not_stand(self._meta, CLUSTERS_PATH)
+        if why_not is not None and why_not != self.why_not:
+            log.error("does_not_stand cause=%s", why_not)
+        self.why_not = why_not
+        if why_not is None:
+            return True
+        await self._clock.sleep_ms(STANDBY_RECHECK_MS)
+        return False
 
     async def _recognise(self, claim: ClaimRow, node: Node) -> Term | None:
         """The claim stands and belongs to our session: a claim whose answer was lost, or one that we meant to
@@ -389,6 +396,7 @@ class Leadership:
         await self._meta.ensure_root()
         rows = (
             (CONTROLLERS_PATH, b""),
+            (RUNNING_PATH, b""),
             (CLUSTERS_PATH, b""),
             (EPOCH_PATH, msgspec.json.encode(EpochRow(controller_epoch=ControllerEpoch(0)))),
         )

@@ -47,7 +47,9 @@ from controller.core.records import (
 from controller.core.witnesses import TermStart
 from controller.shell.acl_chunks import CHUNK_PREFIX, AclChunks, number_of
 from controller.shell.clock import ControllerClock, Ids
+from controller.shell.kept_fields import Unreadable
 from controller.shell.leadership import Term
+from controller.shell.levels import check_level
 from controller.shell.meta import (
     Committed,
     Create,
@@ -73,9 +75,6 @@ from controller.shell.rows import (
     chunk_path,
     chunks_of,
     cluster_path,
-    decode_chunk,
-    decode_member,
-    decode_row,
     encode_chunk,
     encode_row,
     head_path,
@@ -84,6 +83,10 @@ from controller.shell.rows import (
     members_path,
     partition_bytes_max,
     producer_ids_path,
+    read_chunk,
+    read_head,
+    read_member,
+    read_row,
     topic_path,
     topics_path,
     upgrade_path,
@@ -91,14 +94,14 @@ from controller.shell.rows import (
 from controller.shell.security_rows import (
     ACLS,
     FOLDERS,
-    decode_security,
     encode_security,
     folder_of,
     folder_path,
+    read_security,
     security_path,
 )
 from springtide.contract.partition_state import TopicState
-from springtide.levels import SUPPORTED, UNTOLD, Level, explain_level
+from springtide.levels import UNTOLD, Level
 
 log = logging.getLogger(__name__)
 
@@ -129,23 +132,8 @@ class Conflict(Exception):
     from what is there."""
 
 
-class MetadataCorrupt(Exception):
+class MetadataCorrupt(Unreadable):
     """A cluster's znodes can't be read as rows, or some are missing."""
-
-
-class UnsupportedLevel(Exception):
-    """A cluster is at a level at which this release can't run."""
-
-    def __init__(self, cluster: str, level: Level) -> None:
-        super().__init__(f"cluster {cluster!r} is at {explain_level(level)}")
-        self.cluster = cluster
-        self.level = level
-
-
-class _LeveledRow(msgspec.Struct):
-    """The part of a level's row that each release can read."""
-
-    level: Level
 
 
 @dataclass(slots=True)
@@ -214,6 +202,7 @@ class ClusterStore:
 
         Raises:
             MetaUnavailable, MetadataCorrupt
+            WrittenByNewer: this release would lose some of it.
             UnsupportedLevel: this release can't run at the cluster's level; none of its other rows was read.
         """
         level, head = await self._meta.get_many([level_path(self.cluster), head_path(self.cluster)])
@@ -223,7 +212,7 @@ class ClusterStore:
             return False
         self._head_version = head.version
         try:
-            head_row = msgspec.json.decode(head.data, type=HeadRow)
+            head_row = read_head(head_path(self.cluster), head.data)
             self.record_number = self._loaded_records = head_row.records
             self._terms = head_row.terms
             await self._load_cluster_rows()
@@ -263,10 +252,8 @@ class ClusterStore:
     def _load_level(self, node: Node) -> None:
         path = level_path(self.cluster)
         try:
-            level = msgspec.json.decode(node.data, type=_LeveledRow).level
-            if not SUPPORTED.has(level):
-                raise UnsupportedLevel(self.cluster, level)
-            self._entities[path] = (*decode_row(node.data, LevelRecord), node.version)
+            check_level(self.cluster, node.data)
+            self._entities[path] = (*read_row(path, node.data, LevelRecord), node.version)
         except msgspec.MsgspecError as error:
             raise MetadataCorrupt(f"cluster {self.cluster!r}: {error}") from error
 
@@ -275,15 +262,16 @@ class ClusterStore:
         cluster, producer_ids, upgrade = await self._meta.get_many(paths)
         if cluster is None:
             raise MetadataCorrupt(f"{paths[0]} is missing")
-        self._cluster = (*decode_row(cluster.data, ClusterRecord), cluster.version)
+        self._cluster = (*read_row(paths[0], cluster.data, ClusterRecord), cluster.version)
         if producer_ids is not None:
-            self._producer_ids = (*decode_row(producer_ids.data, ProducerIdsRecord), producer_ids.version)
+            ids_row = read_row(paths[1], producer_ids.data, ProducerIdsRecord)
+            self._producer_ids = (*ids_row, producer_ids.version)
         if upgrade is not None:
-            self._entities[paths[2]] = (*decode_row(upgrade.data, UpgradeRecord), upgrade.version)
+            self._entities[paths[2]] = (*read_row(paths[2], upgrade.data, UpgradeRecord), upgrade.version)
         await self._find_folders(members_path(self.cluster, MemberKind.COORDINATOR))
         for kind in MemberKind:
             for path, node in await self._load_members(kind):
-                self._entities[path] = (*decode_member(node.data, kind), node.version)
+                self._entities[path] = (*read_member(path, node.data, kind), node.version)
 
     async def _find_folders(self, *paths: str) -> None:
         nodes = await self._meta.get_many(list(paths))
@@ -299,7 +287,7 @@ class ClusterStore:
                     self._acl_chunks.load(path, node)
                     await anyio.lowlevel.checkpoint()
                     continue
-                record, number = decode_security(folder, node.data)
+                record, number = read_security(path, folder, node.data)
                 if security_path(self.cluster, record) != path:
                     raise MetadataCorrupt(f"{path} holds the row of another name")
                 self._entities[path] = (record, number, node.version)
@@ -321,15 +309,16 @@ class ClusterStore:
         nodes = await self._meta.get_many([topic_path(self.cluster, topic_id) for topic_id in topic_ids])
         wanted: list[tuple[str, int]] = []
         for topic_id, node in zip(topic_ids, nodes, strict=True):
+            path = topic_path(self.cluster, topic_id)
             if node is None:
                 continue
             if not node.data:
                 # Its partitions were written, its announcement was not: `orphans`.
                 self._topics[topic_id] = _Topic(None, 0, node.version)
-                names = await self._meta.children(topic_path(self.cluster, topic_id))
+                names = await self._meta.children(path)
                 wanted += [(topic_id, int(name.rpartition("-")[2])) for name in names]
                 continue
-            record, number = decode_row(node.data, TopicRecord)
+            record, number = read_row(path, node.data, TopicRecord)
             self._topics[topic_id] = _Topic(record, number, node.version)
             wanted += [(topic_id, chunk) for chunk in chunks_of(record.state.partitions)]
         await self._load_chunks(wanted)
@@ -343,14 +332,15 @@ class ClusterStore:
         rows_read = 0
         for start in range(0, len(wanted), CHUNKS_TOGETHER_MAX):
             part = wanted[start : start + CHUNKS_TOGETHER_MAX]
-            nodes = await self._meta.get_many([chunk_path(self.cluster, *key) for key in part])
-            for (topic_id, number), node in zip(part, nodes, strict=True):
+            paths = [chunk_path(self.cluster, *key) for key in part]
+            nodes = await self._meta.get_many(paths)
+            for (topic_id, number), path, node in zip(part, paths, nodes, strict=True):
                 topic = self._topics[topic_id]
                 if node is None:
                     if topic.record is None:
                         continue
-                    raise MetadataCorrupt(f"{chunk_path(self.cluster, topic_id, number)} is missing")
-                rows = decode_chunk(node.data, same)
+                    raise MetadataCorrupt(f"{path} is missing")
+                rows = read_chunk(path, node.data, same)
                 name = rows[0].state.topic if rows else ""
                 topic.chunks[number] = _Chunk(
                     name, {row.state.partition: row for row in rows}, node.version, len(node.data)

@@ -18,6 +18,15 @@ class UnknownCluster(Exception):
         self.cluster = cluster
 
 
+class UnreadableCluster(UnknownCluster):
+    """There is a cluster of this name, and this controller can't serve it as its znodes are. why: continues
+    the sentence, and says what to do."""
+
+    def __init__(self, cluster: str, why: str) -> None:
+        Exception.__init__(self, f"this controller can't serve cluster {cluster!r}: {why}")
+        self.cluster = cluster
+
+
 class ClusterExists(Exception):
     """`create_cluster` found the name taken."""
 

@@ -39,6 +39,7 @@ from controller.core.records import (
     Record,
 )
 from controller.core.witnesses import TermStart
+from controller.shell.kept_fields import check_kept, reading
 from springtide.contract.epochs import NO_LEADER_EPOCH, ControllerEpoch, LeaderEpoch, PartitionEpoch
 from springtide.contract.partition_state import (
     NO_EPOCH,
@@ -59,7 +60,7 @@ REASON_CHARS_MAX: Final = 1_000
 
 CHUNK_PREFIX: Final = "partitions-"
 
-Kind = TypeVar("Kind", bound=msgspec.Struct)
+Kind = TypeVar("Kind", bound=Record)
 
 
 #: Terms that a cluster's head remembers. A broker that was away for longer is compared by numbers alone.
@@ -187,17 +188,33 @@ def encode_row(record: Record, version: int) -> bytes:
     return _encode(msgspec.structs.asdict(record) | numbered)
 
 
-def decode_row(data: bytes, kind: type[Kind]) -> tuple[Kind, int]:
-    """Return the record of a row, and its number. Raise msgspec.ValidationError or DecodeError."""
-    return msgspec.json.decode(data, type=kind), msgspec.json.decode(data, type=_Numbered).version
+def read_row(path: str, data: bytes, kind: type[Kind]) -> tuple[Kind, int]:
+    """Return the record of the row at a path, and its number. Raise msgspec.ValidationError or DecodeError;
+    WrittenByNewer, if it could not be written again as it is."""
+    with reading(path):
+        record = msgspec.json.decode(data, type=kind)
+        number = msgspec.json.decode(data, type=_Numbered).version
+    check_kept(path, data, encode_row(record, number))
+    return record, number
 
 
-def decode_member(data: bytes, kind: MemberKind) -> tuple[MemberRecord, int]:
-    """Return what `decode_row` does: what a member's row has depends on its kind. Raises as `decode_row`."""
-    row = msgspec.json.decode(data, type=_MemberRow)
-    registration = msgspec.json.decode(row.registration, type=_REGISTRATIONS[kind])
-    _check_words(registration)
-    return MemberRecord(registration=registration, change=row.change), row.version
+def read_member(path: str, data: bytes, kind: MemberKind) -> tuple[MemberRecord, int]:
+    """Return what `read_row` does: what a member's row has depends on its kind. Raises as `read_row`."""
+    with reading(path):
+        row = msgspec.json.decode(data, type=_MemberRow)
+        registration = msgspec.json.decode(row.registration, type=_REGISTRATIONS[kind])
+        _check_words(registration)
+    record = MemberRecord(registration=registration, change=row.change)
+    check_kept(path, data, encode_row(record, row.version))
+    return record, row.version
+
+
+def read_head(path: str, data: bytes) -> HeadRow:
+    """Return the head. Raises as `read_row`."""
+    with reading(path):
+        head = msgspec.json.decode(data, type=HeadRow)
+    check_kept(path, data, _encode(head))
+    return head
 
 
 def _check_words(member: Member) -> None:
@@ -242,7 +259,24 @@ def decode_chunk(
 ) -> list[PartitionRecord]:
     """Return the chunk's records. same: lists of replicas met so far, of which partitions share one each.
     Raise msgspec.ValidationError or DecodeError for bytes that are not a chunk."""
-    chunk = _chunk_decoder.decode(data)
+    return _records_of(_chunk_decoder.decode(data), same)
+
+
+def read_chunk(
+    path: str, data: bytes, same: dict[tuple[int, ...], tuple[int, ...]] | None = None
+) -> list[PartitionRecord]:
+    """Return what `decode_chunk` does; raises as `read_row`. What is compared is the row as it was decoded:
+    that takes a quarter of the time of `encode_chunk`, whose bytes are the same."""
+    with reading(path):
+        chunk = _chunk_decoder.decode(data)
+        records = _records_of(chunk, same)
+    check_kept(path, data, _encode(chunk))
+    return records
+
+
+def _records_of(
+    chunk: ChunkRow, same: dict[tuple[int, ...], tuple[int, ...]] | None
+) -> list[PartitionRecord]:
     shared = {} if same is None else same
     try:
         return [

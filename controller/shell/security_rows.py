@@ -16,8 +16,10 @@ import msgspec
 
 from controller.core.names import name_of
 from controller.core.records import AclsRecord, Change, QuotasRecord, SecurityRecord, UserRecord
-from controller.shell.rows import cluster_path, decode_row, encode_row, shorten
+from controller.shell.kept_fields import check_kept, reading
+from controller.shell.rows import cluster_path, encode_row, read_row, shorten
 from springtide.contract.security import AclsOfPattern
+from springtide.contract.words import UnknownWord
 from springtide.security.acls.model import AclBinding, Operation, PatternType, Permission, ResourceType
 
 ACLS: Final = "acls"
@@ -95,17 +97,25 @@ def encode_security(record: SecurityRecord, version: int) -> bytes:
     return encode_row(record, version)
 
 
-def decode_security(folder: str, data: bytes) -> tuple[SecurityRecord, int]:
-    """Return the record of a row and its number. Raise msgspec.ValidationError or DecodeError for bytes that
-    are no row of this folder."""
+def read_security(path: str, folder: str, data: bytes) -> tuple[SecurityRecord, int]:
+    """Return the record of the row at a path and its number. Raise msgspec.ValidationError or DecodeError for
+    bytes that are no row of this folder, and as `read_row`."""
     match folder:
         case "acls":
-            row = msgspec.json.decode(data, type=AclsRow)
-            return acls_record(row), row.version
+            return read_acls(path, data)
         case "users":
-            return decode_row(data, UserRecord)
+            return read_row(path, data, UserRecord)
         case _:
-            return decode_row(data, QuotasRecord)
+            return read_row(path, data, QuotasRecord)
+
+
+def read_acls(path: str, data: bytes | msgspec.Raw) -> tuple[AclsRecord, int]:
+    """Return the record of a pattern's row, in a chunk or in a znode of its own, as `read_security` does."""
+    with reading(path):
+        row = msgspec.json.decode(data, type=AclsRow)
+        record = acls_record(row)
+    check_kept(path, data, msgspec.json.encode(row))
+    return record, row.version
 
 
 def _acls(row: PatternRow) -> AclsOfPattern:
@@ -124,7 +134,7 @@ def _acls(row: PatternRow) -> AclsOfPattern:
             for one in row.bindings
         )
     except KeyError as error:
-        raise msgspec.ValidationError(f"ACLs have a word that is not known: {error}") from error
+        raise UnknownWord(f"ACLs have {error}") from error
     return AclsOfPattern(
         resource_type=resource_type,
         pattern_type=pattern_type,

@@ -14,6 +14,10 @@ from typing import Self, TypeVar
 import msgspec
 
 
+class UnknownWord(msgspec.ValidationError):
+    """A row has a word that this release does not know."""
+
+
 class WireWord(StrEnum):
     """A word with a member UNKNOWN, for those of later releases."""
 
@@ -26,7 +30,7 @@ Word = TypeVar("Word", bound=WireWord)
 
 
 def known(word: Word) -> Word:
-    """Return the word as a row may hold it. Raise msgspec.ValidationError if it is not known."""
+    """Return the word as a row may hold it. Raise UnknownWord if it is not known."""
     if word.name == "UNKNOWN":
-        raise msgspec.ValidationError(f"a row holds a {type(word).__name__} that this release does not know")
+        raise UnknownWord(f"a row holds a {type(word).__name__} that this release does not know")
     return word

@@ -13,7 +13,7 @@ from controller.core.records import MemberKind
 from controller.database.sql import create_sql_engine
 from controller.database.tables import metadata as sql_tables
 from controller.shell.published import Published
-from controller.shell.rows import decode_member, member_path
+from controller.shell.rows import member_path, read_member
 from springtide.contract.partition_state import PartitionKey, PartitionState
 from springtide.node.sharding import GROUPS_TOPIC
 from tests.fullstack.broker_node import PORT as KAFKA_PORT
@@ -241,10 +241,11 @@ class Cluster:
 
     def registered_epoch(self, broker_id: int) -> int:
         """As ZooKeeper has it, whether a controller is active or not; -1: it is no member."""
-        node = self.zookeeper.server.nodes.get(member_path(self.name, MemberKind.BROKER, broker_id))
+        path = member_path(self.name, MemberKind.BROKER, broker_id)
+        node = self.zookeeper.server.nodes.get(path)
         if node is None:
             return -1
-        return decode_member(node.data, MemberKind.BROKER)[0].registration.epoch
+        return read_member(path, node.data, MemberKind.BROKER)[0].registration.epoch
 
     def registered_life(self, broker_id: int) -> int:
         """Of the life whose registration ZooKeeper has, as far as it was seen to have its answer; -1: of

@@ -58,7 +58,7 @@ from controller.operations.shell.executing import Executions, asked_by
 from controller.operations.shell.guarding import guarded
 from controller.shell.clock import ControllerClock
 from controller.shell.engine import Engine
-from controller.shell.outcomes import NotActive, OutcomeUnknown, Overloaded, UnknownCluster
+from controller.shell.outcomes import NotActive, OutcomeUnknown, Overloaded, UnknownCluster, UnreadableCluster
 from springtide.contract.partition_state import PartitionKey
 from springtide.log_lines import ids_in_log
 
@@ -208,6 +208,8 @@ class OperationsRunner:
         tells of all its reassignments at once, and may have an operation for each."""
         try:
             view = self._engine.cluster(row.cluster)
+        except UnreadableCluster:
+            return  # a controller that can serve it goes on
         except UnknownCluster:
             failed = fail(decode_work(row), "cluster_not_found", f"no cluster {row.cluster!r}")
             await self._store_progress(row, failed)

@@ -19,7 +19,7 @@ from controller.core.events import (
     UpgradeFinalized,
 )
 from controller.core.image import ClusterImage
-from controller.core.records import Cause, Change, LevelRecord, MemberKind
+from controller.core.records import Cause, Change, LevelRecord, MemberKind, UpgradeRecord
 from controller.core.stream import UpdateRange, build_range
 from controller.core.upgrade import PENDING_ALARM_MS, blockers_of, target_of
 from springtide.contract.epochs import BrokerEpoch, ControllerEpoch
@@ -343,7 +343,9 @@ def test_after_two_weeks_it_is_an_alarm_until_it_is_finalized() -> None:
     assert "`springtide upgrade finalize`" in alarm.detail
     assert "14 d" in alarm.detail
     finalize(cluster)
-    assert [type(record).__name__ for record in cluster.last.records] == ["LevelRecord", "UpgradeRecord"]
+    level, upgrade_record = cluster.last.records
+    assert isinstance(level, LevelRecord)
+    assert isinstance(upgrade_record, UpgradeRecord)
     tick(cluster, WALL_MS + PENDING_ALARM_MS + 1)
     assert ClearAlarm(key=PENDING) in cluster.last.effects
     assert pending_since_ms(cluster) is None

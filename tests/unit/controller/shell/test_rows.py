@@ -17,18 +17,20 @@ from controller.core.records import (
     MemberRecord,
     PartitionRecord,
 )
+from controller.shell.kept_fields import WrittenByNewer
 from controller.shell.rows import (
     REASON_CHARS_MAX,
     ChunkRow,
+    PartitionRow,
     change_bytes_max,
     chunk_frame_bytes_max,
     chunks_of,
     decode_chunk,
-    decode_member,
     encode_chunk,
     encode_row,
     member_path,
     partition_bytes_max,
+    read_member,
 )
 from springtide.contract.epochs import BrokerEpoch, LeaderEpoch, PartitionEpoch
 from springtide.contract.partition_state import (
@@ -39,6 +41,8 @@ from springtide.contract.partition_state import (
     WriterId,
 )
 from springtide.contract.session import ShutdownKind
+from springtide.levels import SUPPORTED
+from tests.kit.controller.coordinator_cluster import CoordinatorCluster
 from tests.kit.controller.shell import CHANGE, TOPIC_ID
 
 numbers = st.integers(min_value=0, max_value=2**31 - 1)
@@ -179,7 +183,7 @@ def test_a_members_row_calls_its_id_and_epoch_by_its_kind_and_does_not_name_the_
     data = encode_row(record, 4)
     assert data.startswith(b'{"registration":{"%s_id":3,"%s_epoch":9,' % (2 * (member.kind.encode(),)))
     assert b'"kind"' not in data
-    assert decode_member(data, member.kind) == (record, 4)
+    assert read_member("/x", data, member.kind) == (record, 4)
     assert member_path("prod", member.kind, 3) == f"/clusters/prod/{member.kind}s/3"
 
 
@@ -212,8 +216,47 @@ def test_a_word_of_a_later_release_is_never_in_a_row() -> None:
         last_shutdown=ShutdownKind.CLEAN,
     )
     row = encode_row(MemberRecord(registration=broker, change=CHANGE), 1)
-    with pytest.raises(msgspec.ValidationError, match="ShutdownKind"):
-        decode_member(row.replace(b'"clean"', b'"of_next_year"'), MemberKind.BROKER)
+    with pytest.raises(WrittenByNewer, match="ShutdownKind"):
+        read_member("/b/3", row.replace(b'"clean"', b'"of_next_year"'), MemberKind.BROKER)
     broker = msgspec.structs.replace(broker, last_shutdown=ShutdownKind.UNKNOWN)
     with pytest.raises(msgspec.ValidationError, match="ShutdownKind"):
         encode_row(MemberRecord(registration=broker, change=CHANGE), 1)
+
+
+#: As release 0.1 wrote it (commit c3ed4a10).
+BROKER_ROW_0_1 = (
+    b'{"registration":{"broker_id":1,"broker_epoch":1,"incarnation_id":"1-a","host":"store1","port":9092,'
+    b'"listeners":{},"rack":null,"log_dir_ids":["dir-1"],"offline_log_dir_ids":[],"admitted":false,'
+    b'"fenced":true,"shutting_down":false,"cordoned":false,"draining":false,"demoted":false,"configs":{},'
+    b'"assigned_rack":null,"own_rack":null,"labels":{},"last_shutdown":"first_start","registered_at_ms":0,'
+    b'"version":"","chain_epoch":1,"epoch_before_recovery":-1,"worker_of":null},"change":{"cause":'
+    b'"broker_registered","at_ms":0,"actor":"broker:1","reason":"last stop: first_start",'
+    b'"request_id":null,"operation_id":null},"version":2}'
+)
+COORDINATOR_ROW_0_1 = (
+    b'{"registration":{"coordinator_id":1001,"coordinator_epoch":1,"incarnation_id":"1001-a",'
+    b'"host":"desk1001","port":9092,"listeners":{},"rack":null,"admitted":false,"fenced":true,'
+    b'"draining":false,"demoted":false,"registered_at_ms":0,"version":""},"change":{"cause":'
+    b'"coordinator_registered","at_ms":0,"actor":"coordinator:1001","reason":null,"request_id":null,'
+    b'"operation_id":null},"version":2}'
+)
+
+
+def test_at_level_0_a_process_that_tells_levels_has_the_row_that_release_0_1_would_write() -> None:
+    cluster = CoordinatorCluster(brokers=())
+    cluster.levels[1] = SUPPORTED
+    cluster.register(1)
+    assert encode_row(last_member(cluster), 2) == BROKER_ROW_0_1
+    cluster = CoordinatorCluster(brokers=())
+    cluster.register_coordinator(1001)  # it tells its levels
+    assert encode_row(last_member(cluster), 2) == COORDINATOR_ROW_0_1
+
+
+def last_member(cluster: CoordinatorCluster) -> MemberRecord:
+    return [record for record in cluster.records if isinstance(record, MemberRecord)][-1]
+
+
+def test_a_row_of_a_chunk_has_each_field_of_a_partitions_state() -> None:
+    """What `read_chunk` compares is the row: a field that the state alone has would be lost."""
+    of_state = set(PartitionState.__struct_fields__) - {"topic", "topic_id"}
+    assert set(PartitionRow.__struct_fields__) - {"change"} == of_state
