@@ -13,7 +13,7 @@ from controller.config import ControllerConfig
 from controller.shell.clock import Ids, SystemClock
 from controller.shell.copies import read_published
 from controller.shell.kazoo_access import ZooKeeperAccess
-from controller.shell.kept_fields import Unreadable
+from controller.shell.kept_fields import UnreadableRows
 from controller.shell.leadership import CLUSTERS_PATH
 from controller.shell.meta import MetaUnavailable, SessionState
 from controller.shell.published import Published, snapshot
@@ -47,7 +47,7 @@ async def dump_image(config: ControllerConfig, access: ZooKeeperAccess, cluster:
                         break
                     failure = f"cluster {cluster!r} changes too fast, or has no head; try again"
                     await clock.sleep_ms(DUMP_PAUSE_MS)
-            except Unreadable as error:
+            except UnreadableRows as error:
                 failure = str(error)
             except MetaUnavailable as error:
                 failure = f"ZooKeeper went away: {error}"

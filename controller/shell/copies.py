@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 import anyio.lowlevel
 
 from controller.shell.clock import ControllerClock, Ids
-from controller.shell.kept_fields import Unreadable
+from controller.shell.kept_fields import UnreadableRows
 from controller.shell.leadership import CLUSTERS_PATH
 from controller.shell.levels import UnsupportedLevel
 from controller.shell.meta import Meta, Node
@@ -66,7 +66,7 @@ class Copies:
                 # When it moved while it was read, the next round tries again and the old copy stays.
                 try:
                     copy = await read_published(self._meta, self._clock, self._ids, cluster)
-                except Unreadable as error:
+                except UnreadableRows as error:
                     self._refuse(cluster, error)
                     copy = None
             if copy is not None and is_wanted():
@@ -90,7 +90,7 @@ class Copies:
                 return None
         except UnsupportedLevel:
             raise
-        except Unreadable as error:
+        except UnreadableRows as error:
             # The others must go on. No controller serves this one until its znodes are repaired, or one of
             # the release that wrote them runs.
             self._refuse(cluster, error)
@@ -98,7 +98,7 @@ class Copies:
         self.unreadable.pop(cluster, None)
         return store, await published_of(store)
 
-    def _refuse(self, cluster: str, error: Unreadable) -> None:
+    def _refuse(self, cluster: str, error: UnreadableRows) -> None:
         """Tell of a cluster that can't be served, once for each reason."""
         if self.unreadable.get(cluster) != str(error):
             self.unreadable[cluster] = str(error)
@@ -127,7 +127,7 @@ class ClusterCopy(NamedTuple):
 
 async def read_published(meta: Meta, clock: ControllerClock, ids: Ids, cluster: str) -> ClusterCopy | None:
     """Read a cluster; None when it does not exist, or changed meanwhile. Raise MetaUnavailable,
-    Unreadable."""
+    UnreadableRows."""
     store = ClusterStore(meta=meta, clock=clock, ids=ids, cluster=cluster)
     if not await store.load():
         return None

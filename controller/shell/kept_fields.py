@@ -19,11 +19,11 @@ from springtide.levels import NEWEST, RELEASES
 _UNKNOWN_WORD: Final = "Invalid enum value"
 
 
-class Unreadable(Exception):
+class UnreadableRows(Exception):
     """This controller can't serve a cluster as its znodes are; the others it can."""
 
 
-class WrittenByNewer(Unreadable):
+class WrittenByNewer(UnreadableRows):
     """A row has a field or a word that this release does not know: another one must serve the cluster."""
 
     def __init__(self, path: str, what: str) -> None:

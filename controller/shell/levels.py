@@ -10,7 +10,7 @@ import msgspec
 
 from controller.core.events import Process
 from controller.shell.clock import ControllerClock
-from controller.shell.kept_fields import Unreadable
+from controller.shell.kept_fields import UnreadableRows
 from controller.shell.meta import (
     ANY_VERSION,
     Committed,
@@ -40,7 +40,7 @@ class RunningRow(msgspec.Struct, frozen=True, kw_only=True):
     levels: LevelRange
 
 
-class UnsupportedLevel(Unreadable):
+class UnsupportedLevel(UnreadableRows):
     """A cluster is at a level at which this release can't run."""
 
     def __init__(self, cluster: str, level: Level) -> None:

@@ -47,7 +47,7 @@ from controller.core.records import (
 from controller.core.witnesses import TermStart
 from controller.shell.acl_chunks import CHUNK_PREFIX, AclChunks, number_of
 from controller.shell.clock import ControllerClock, Ids
-from controller.shell.kept_fields import Unreadable
+from controller.shell.kept_fields import UnreadableRows
 from controller.shell.leadership import Term
 from controller.shell.levels import check_level
 from controller.shell.meta import (
@@ -132,7 +132,7 @@ class Conflict(Exception):
     from what is there."""
 
 
-class MetadataCorrupt(Unreadable):
+class MetadataCorrupt(UnreadableRows):
     """A cluster's znodes can't be read as rows, or some are missing."""
 
 
