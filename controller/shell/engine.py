@@ -45,7 +45,7 @@ from controller.shell.published import truth
 from controller.shell.timekeeper import Timekeeper
 from springtide.contract.epochs import NO_CONTROLLER_EPOCH, ControllerEpoch
 from springtide.levels import NEWEST, SUPPORTED
-from springtide.version import installed_version
+from springtide.version import VERSION
 
 log = logging.getLogger(__name__)
 
@@ -286,9 +286,7 @@ class Engine:
                 standing.cancel_scope.cancel()
 
     def _running_row(self) -> RunningRow:
-        return RunningRow(
-            controller_id=self.controller_id, url=self._url, version=installed_version(), levels=SUPPORTED
-        )
+        return RunningRow(controller_id=self.controller_id, url=self._url, version=VERSION, levels=SUPPORTED)
 
     async def controllers(self) -> tuple[Process, ...]:
         """Return the controllers that run, except those of release 0.1, which say nothing of themselves.
