@@ -43,6 +43,13 @@ class Readiness(View):
         description="why SQL is unavailable, as the database says it", examples=["database is locked"]
     )
     audit_outbox_depth: int = Field(description="changes that are not in SQL yet")
+    stands_not: str | None = Field(
+        description="why this release can't run at a cluster's level, so that it leaves the election to "
+        "other controllers; null: it takes part"
+    )
+    unreadable_clusters: dict[str, str] = Field(
+        description="clusters that this controller can't serve as their znodes are, each with the reason"
+    )
 
 
 class ProblemKind(View):
@@ -80,14 +87,15 @@ async def get_health(request: Request) -> Response:
     responses=problems("not_ready"),
 )
 async def get_readiness(request: Request, services: Serving) -> Response:
-    """Answer 503 while ZooKeeper can't be reached or SQL can't be written: operators' changes are then
-    impossible on this controller. SQL is tried by a write, if the last one was made some seconds ago."""
+    """Answer 503 while ZooKeeper can't be reached, SQL can't be written, or this release can't run at the
+    level of a cluster: operators' changes are then impossible on this controller. SQL is tried by a write, if
+    the last one was made some seconds ago."""
     state = await readiness(services)
     if not state.ready:
         cause = f": {state.sql_cause}" if state.sql_cause else ""
         raise ProblemError(
             "not_ready",
-            f"ZooKeeper is {state.zookeeper}, SQL is {state.sql}{cause}",
+            state.stands_not or f"ZooKeeper is {state.zookeeper}, SQL is {state.sql}{cause}",
             facts=state.model_dump(),
         )
     return show(request, state)
@@ -103,7 +111,7 @@ async def readiness(services: Services) -> Readiness:
     sql = "ok" if sql_cause is None else "unavailable"
     zookeeper = "ok" if engine.zookeeper_connected else "disconnected"
     return Readiness(
-        ready=(zookeeper, sql) == ("ok", "ok"),
+        ready=(zookeeper, sql) == ("ok", "ok") and engine.leadership.why_not is None,
         controller_id=engine.controller_id,
         version=VERSION,
         role=engine.role,
@@ -114,6 +122,8 @@ async def readiness(services: Services) -> Readiness:
         sql=sql,
         sql_cause=sql_cause,
         audit_outbox_depth=services.outbox.depth,
+        stands_not=engine.leadership.why_not,
+        unreadable_clusters=dict(engine.unreadable),
     )
 
 

@@ -7,7 +7,7 @@ from functools import partial
 
 from fastapi import APIRouter, Request, Response
 
-from admin_api.clusters import service
+from admin_api.clusters import service, upgrade
 from admin_api.clusters.models import (
     AlarmList,
     BroughtBackTopics,
@@ -19,6 +19,7 @@ from admin_api.clusters.models import (
     SetAsideLogList,
     TopicsToBringBack,
 )
+from admin_api.clusters.upgrade import FinalizedUpgrade, UpgradeStatus, UpgradeToFinalize
 from admin_api.http.answers import AGE_HEADERS, ETAG_HEADERS, REPLAYED_HEADERS, done, show
 from admin_api.http.models import ClusterPath
 from admin_api.http.paging import Paged
@@ -128,6 +129,44 @@ async def recover_metadata(
         brokers=tuple(body.gone_brokers),
     )
     return await write.carry_out(asked, partial(service.recover_metadata, services.engine, cluster, body))
+
+
+@router.get(
+    "/clusters/{cluster}/upgrade",
+    operation_id="getUpgrade",
+    tags=["Clusters"],
+    summary="Look at the cluster's feature level, and what stands in the way of the next",
+    response_model=UpgradeStatus,
+    responses=problems("cluster_not_found"),
+)
+async def get_upgrade(request: Request, services: Serving, cluster: ClusterPath) -> Response:
+    """Show the level by which the cluster writes, each process with the levels that it can run at, and what
+    keeps the level from being raised. Answered by the active controller only."""
+    shown = await upgrade.status_of(services, cluster)
+    return show(request, shown, view=services.engine.cluster(cluster))
+
+
+@router.post(
+    "/clusters/{cluster:word}:finalize-upgrade",
+    operation_id="finalizeUpgrade",
+    tags=["Clusters"],
+    summary="Finalize an upgrade: there is no way back",
+    response_model=FinalizedUpgrade,
+    responses=done("Finalized; of a dry run, what would be", "cluster_not_found", "upgrade_blocked"),
+)
+async def finalize_upgrade(
+    body: UpgradeToFinalize, services: Serving, write: Write, cluster: ClusterPath
+) -> Response:
+    """Raise the cluster's feature level by one, for good: what is new in the release is written from then on,
+    and no process of the release before can take part any more. Answers 409 and names each process that
+    stands in the way; 200 and changes nothing if the level is the highest. Requires the role admin."""
+    asked = Asked(
+        cluster=cluster,
+        action="finalize_upgrade",
+        body=body.model_dump(mode="json"),
+        reason=body.reason,
+    )
+    return await write.carry_out(asked, partial(upgrade.finalize, services, cluster))
 
 
 @router.get(

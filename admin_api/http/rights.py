@@ -124,7 +124,7 @@ _NEEDS: Final[Mapping[tuple[Area, Operation], str]] = {
         "getAssignment getResilience listPartitionsOfCluster "
         "getReplication listOperations getOperation listMoves watchOperation getReceipt listVerifications "
         "getVerification listFindings listAudit verifyAudit getAuditRow getMetrics "
-        "getClusterHistory getBrokerHistory getHeatMap"
+        "getClusterHistory getBrokerHistory getHeatMap getUpgrade"
     ),
     (Area.CLUSTER, _O.DESCRIBE_CONFIGS): (
         "listBrokerConfigs getBrokerConfig listClusterConfigs getClusterConfig listQuotas"
@@ -145,7 +145,10 @@ _NEEDS: Final[Mapping[tuple[Area, Operation], str]] = {
     (
         Area.PROTECTION,
         _O.ALTER,
-    ): "recoverMetadata bringBackTopics putPolicy deletePolicy putWebhook testWebhook deleteWebhook",
+    ): (
+        "recoverMetadata bringBackTopics finalizeUpgrade putPolicy deletePolicy putWebhook testWebhook "
+        "deleteWebhook"
+    ),
 }
 NEEDS: Final[Mapping[str, tuple[Area, Operation]]] = {
     operation_id: need for need, named in _NEEDS.items() for operation_id in named.split()

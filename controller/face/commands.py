@@ -30,6 +30,7 @@ from controller.core.events import (
     ElectPreferredLeaders,
     ElectUnclean,
     Event,
+    FinalizeUpgrade,
     LeadersElected,
     MaintainBrokers,
     MaintainCoordinators,
@@ -48,6 +49,7 @@ from controller.core.events import (
     TopicCreated,
     TopicDeletionStarted,
     TopicsBroughtBack,
+    UpgradeFinalized,
     UsersAltered,
     UserToAlter,
 )

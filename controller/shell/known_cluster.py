@@ -11,6 +11,7 @@ from collections.abc import Collection, Sequence
 from controller.audit.change import Entity
 from controller.core.alarms import explain_replicas, way_on
 from controller.core.effects import Alarm, AlarmCode
+from controller.core.events import Process
 from controller.core.image import ClusterImage
 from controller.core.lag_book import KnownLag
 from controller.core.last_hour import LastHour
@@ -203,6 +204,11 @@ class KnownCluster:
         """Return the latest word of the group's coordinator; None if there is none."""
         driver = self._drivers.get(self.cluster)
         return None if driver is None else driver.reported.groups.rebalance(group_id)
+
+    def processes(self) -> tuple[Process, ...]:
+        """Return the brokers' and coordinators' processes, with the levels that each has told. Raise
+        NotActive, UnknownCluster."""
+        return self._driver.machine.processes(self._driver.now_ms())
 
     def missing_topics(self) -> dict[int, tuple[MissingTopic, ...]]:
         """Return what each member's clients miss. Raise NotActive, UnknownCluster."""

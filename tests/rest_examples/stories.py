@@ -151,6 +151,8 @@ async def a_cluster_and_its_topics(story: Recorder) -> None:
     await story.show("getBroker", "active", "An active broker")
     await story.show("getHealth", "ok", "It is alive")
     await story.show("getReadiness", "active", "The active controller")
+    await story.show("getUpgrade", "finalized", "At the highest level of the release")
+    await story.show("finalizeUpgrade", "finalized", "There was nothing to finalize")
     await story.show("getProblem", "one", "One of them", code="topic_not_found")
     await story.show("changeTopic", "dry_run", "Where the new ones would be", dry_run=True)
     await story.show("changeTopic", "accepted", "Brokers create the replicas")

@@ -1,0 +1,142 @@
+"""An upgrade over REST: its status, what stands in its way, and its end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import msgspec
+import pytest
+
+from controller.shell.levels import RUNNING_PATH, RunningRow
+from controller.shell.meta import Node
+from controller.shell.rows import level_path
+from springtide.levels import SUPPORTED, UNTOLD, LevelRange
+from springtide.version import VERSION
+from tests.kit.admin_api.rest import ACTOR, Rest, controller, problem
+from tests.kit.clocks import VirtualClock
+from tests.kit.controller.shell import Broker, begin_term, make_cluster
+from tests.kit.memory.zookeeper import MemoryZooKeeper
+
+pytestmark = pytest.mark.anyio
+
+FINALIZE = "/clusters/prod:finalize-upgrade"
+
+
+@asynccontextmanager
+async def at_level_0(zookeeper: MemoryZooKeeper, *levels: LevelRange) -> AsyncIterator[Rest]:
+    """A cluster of release 0.1 under a controller of this release, with brokers that can run at these."""
+    meta = zookeeper.connect()
+    await make_cluster(meta, await begin_term(meta, VirtualClock()))
+    async with controller(zookeeper) as rest:
+        for number, each in enumerate(levels, start=1):
+            broker = Broker(rest.engine, number)
+            broker.request = msgspec.structs.replace(broker.request, levels=each, version="0.x")
+            await broker.register()
+        await rest.clock.sleep_ms(1_000)
+        yield rest
+
+
+async def test_its_status_shows_each_process_and_what_stands_in_the_way(zookeeper: MemoryZooKeeper) -> None:
+    async with at_level_0(zookeeper, SUPPORTED, LevelRange()) as rest:
+        shown = (await rest.client.get("/clusters/prod/upgrade")).json()
+    assert shown == {
+        "level": 0,
+        "release": "0.1",
+        "target_level": 1,
+        "target_release": "0.2",
+        "can_finalize": False,
+        "blockers": [
+            {
+                "kind": "broker",
+                "name": "broker 2",
+                "reason": "runs release 0.1, which has level 0 only: start it with release 0.2",
+            }
+        ],
+        "pending_since_ms": None,
+        "processes": [
+            {
+                "kind": "controller",
+                "id": "c1",
+                "name": "http://c1:8080",
+                "version": VERSION,
+                "lowest_level": 0,
+                "highest_level": 1,
+                "is_running": True,
+                "is_active": True,
+            },
+            {
+                "kind": "broker",
+                "id": "1",
+                "name": "broker 1",
+                "version": "0.x",
+                "lowest_level": 0,
+                "highest_level": 1,
+                "is_running": True,
+                "is_active": False,
+            },
+            {
+                "kind": "broker",
+                "id": "2",
+                "name": "broker 2",
+                "version": "0.x",
+                "lowest_level": 0,
+                "highest_level": 0,
+                "is_running": True,
+                "is_active": False,
+            },
+        ],
+    }
+
+
+async def test_it_is_refused_while_a_process_stands_in_the_way_in_a_dry_run_too(
+    zookeeper: MemoryZooKeeper,
+) -> None:
+    async with at_level_0(zookeeper, LevelRange()) as rest:
+        for path in (FINALIZE, f"{FINALIZE}?dry_run=true"):
+            refused = await rest.post(path, {})
+            assert problem(refused) == (409, "upgrade_blocked")
+            assert "broker 1 runs release 0.1" in refused.json()["detail"]
+        assert rest.engine.cluster("prod").image.level == UNTOLD
+
+
+async def test_a_standby_of_the_old_release_stands_in_the_way(zookeeper: MemoryZooKeeper) -> None:
+    async with at_level_0(zookeeper, SUPPORTED) as rest:
+        row = RunningRow(controller_id="c9", url="http://c9:1", version="0.1.9", levels=LevelRange())
+        zookeeper.nodes[f"{RUNNING_PATH}/c9"] = Node(msgspec.json.encode(row), 0, 99, 1, 0)
+        refused = await rest.post(FINALIZE, {})
+        assert problem(refused) == (409, "upgrade_blocked")
+        assert "http://c9:1 runs release 0.1" in refused.json()["detail"]
+
+
+async def test_it_is_finalized_once_by_a_person_who_can_be_found_in_the_history(
+    zookeeper: MemoryZooKeeper,
+) -> None:
+    async with at_level_0(zookeeper, SUPPORTED) as rest:
+        planned = await rest.post(f"{FINALIZE}?dry_run=true", {})
+        assert planned.json() == {"level_before": 0, "level": 1, "release": "0.2", "dry_run": True}
+        assert level_path("prod") not in zookeeper.nodes
+        done = await rest.post(FINALIZE, {"reason": "it has run for a week"})
+        assert done.json() == {"level_before": 0, "level": 1, "release": "0.2", "dry_run": False}
+        assert json.loads(zookeeper.nodes[level_path("prod")].data)["level"] == 1
+        again = await rest.post(FINALIZE, {"reason": "twice"})
+        assert again.json() == {"level_before": 1, "level": 1, "release": "0.2", "dry_run": False}
+        shown = (await rest.client.get("/clusters/prod/upgrade")).json()
+        assert (shown["level"], shown["can_finalize"], shown["blockers"]) == (1, False, [])
+        rows = [row for row in await rest.recorded() if row["cause"] == "upgrade_finalized"]
+        (row,) = rows
+        assert (row["actor"], row["reason"], row["entity"]) == (ACTOR, "it has run for a week", "cluster")
+        assert "level" not in row["before"]
+        assert row["after"]["level"] == 1
+
+
+async def test_a_controller_that_can_not_run_at_the_level_is_not_ready_and_says_why(
+    zookeeper: MemoryZooKeeper,
+) -> None:
+    async with at_level_0(zookeeper, SUPPORTED) as rest:
+        assert (await rest.client.get("/readyz")).json()["stands_not"] is None
+        rest.engine.leadership.why_not = "cluster 'prod' is at level 2"
+        answer = await rest.client.get("/readyz")
+        assert problem(answer) == (503, "not_ready")
+        assert "level 2" in answer.json()["detail"]
