@@ -158,8 +158,8 @@ async def finalize_upgrade(
     body: UpgradeToFinalize, services: Serving, write: Write, cluster: ClusterPath
 ) -> Response:
     """Raise the cluster's feature level by one, for good: what is new in the release is written from then on,
-    and no process of the release before can take part any more. Answers 409 and names each process that
-    stands in the way; 200 and changes nothing if the level is the highest. Requires the role admin."""
+    and no process of the release before can take part; nothing changes if the level is the highest. Answers
+    409, naming each process that stands in the way, and requires the role admin."""
     asked = Asked(
         cluster=cluster,
         action="finalize_upgrade",
