@@ -25,6 +25,7 @@ from springtide.cli.commands import (
     records,
     rolls,
     topics,
+    upgrades,
     users,
     verifications,
     webhooks,
@@ -49,6 +50,7 @@ COMMANDS: Final[tuple[Command, ...]] = (
     *operations.COMMANDS,
     *verifications.COMMANDS,
     *audit.COMMANDS,
+    *upgrades.COMMANDS,
     *problems.COMMANDS,
     *rolls.COMMANDS,
     Command(
@@ -97,6 +99,6 @@ NOUNS: Final[Mapping[str, str]] = {
     "verifications": "whether replicas are the same, as `pipeline verify` found them",
     "audit": "who changed what, when and why; verify that it was not altered",
     "problems": "what the codes of errors mean",
-    "upgrade": "which release each process runs; restart all of them one by one",
+    "upgrade": "which release each process runs; restart all of them one by one; finalize",
     "certificates": "a CA and certificates for TLS, to try it",
 }

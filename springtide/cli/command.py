@@ -31,6 +31,8 @@ class CommandKind(Enum):
 
     SHOW = auto()
     """One resource."""
+    UPGRADE = auto()
+    """The status of an upgrade."""
     LIST = auto()
     """Pages of items, followed to the end."""
     WRITE = auto()

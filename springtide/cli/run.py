@@ -27,6 +27,7 @@ from springtide.cli.progress import (
 )
 from springtide.cli.roll import RollingRestart
 from springtide.cli.tables import Table, describe, printable
+from springtide.cli.upgrades import upgrade_lines
 
 #: Items a page: the most that the API gives, so that a long list takes few answers.
 PAGE_LIMIT: Final = 1_000
@@ -157,6 +158,9 @@ class Runner:
             case CommandKind.SHOW:
                 self._show(self._controllers.send(call), pick=command.pick)
                 return Exit.DONE
+            case CommandKind.UPGRADE:
+                self._show_upgrade(self._controllers.send(call))
+                return Exit.DONE
             case CommandKind.LIST:
                 self._list(command, call, getattr(options, "limit", None))
                 return Exit.DONE
@@ -200,6 +204,12 @@ class Runner:
             lines.append(f"etag: {etag}")
         self._console.lines(lines)
         self._say_age(reply)
+
+    def _show_upgrade(self, reply: Reply) -> None:
+        if self._console.is_json:
+            self._console.raw(reply.body, b"\n")
+        else:
+            self._console.lines(upgrade_lines(reply.document(), width=self._console.width))
 
     def _say_age(self, reply: Reply) -> None:
         """Print how old the answer is, if a standby that lost its connection gave it."""
