@@ -87,13 +87,14 @@ async function drawClusters(readiness, isCurrent) {
     return;
   }
   entered = null;
-  const [brokers, coordinators, replication, alarms, missing, hour, operations, audit] = await Promise.all([
+  const [brokers, coordinators, replication, alarms, missing, hour, upgrade, operations, audit] = await Promise.all([
     everyOne(`${path}/brokers`),
     everyOne(`${path}/coordinators`),
     get(`${path}/replication`),
     readiness.role === "active" ? ask(`${path}/alarms?limit=200`) : ELSEWHERE,
     readiness.role === "active" ? ask(`${path}/missing-topics?limit=1000`) : ELSEWHERE,
     readiness.role === "active" ? ask(`${path}/history`) : ELSEWHERE,
+    readiness.role === "active" ? ask(`${path}/upgrade`) : ELSEWHERE,
     ask(`/operations?${query}&limit=50`),
     ask(`/audit?${query}&limit=${AUDIT_ROWS}`),
     learnDetails(cluster.name, path),
@@ -117,7 +118,7 @@ async function drawClusters(readiness, isCurrent) {
   node("cluster").classList.remove("stale");
   showClusters(node("clusters"), clusters.items, cluster.name);
   showTabs(node("views"), cluster.name, { view: "" });
-  showOverview(node("overview"), cluster, replication.body, details.get(cluster.name)?.body ?? null, alarms, source);
+  showOverview(node("overview"), cluster, replication.body, details.get(cluster.name)?.body ?? null, alarms, upgrade, source);
   showAlarms(node("alarms"), alarms, cluster.name);
   showMissing(node("missing"), missing, cluster.name);
   showPartitions(node("partitions"), partitions, states, byId, cluster.name);

@@ -28,6 +28,7 @@ export function outcomeOf({ body }, { method, path }) {
   if (body.items?.[0]?.coordinator_id !== undefined) return line(`admit ${body.items.map((item) => `coordinator ${item.coordinator_id} at ${item.endpoint}`).join(", ")}`);
   if (body.kind && body.steps) return [line(`leave the operation ${words(body.state)}${method === "PATCH" ? `, ${body.progress.throttle_bytes_per_s === null ? "unthrottled" : `at ${bytes(body.progress.throttle_bytes_per_s)}/s for each broker`}` : ""}`), body.cancellation ? line(body.cancellation.detail) : null, warnings(body.blocked.map((item) => item.detail))];
   if ("settle_s" in body) return line(method === "DELETE" ? `delete the webhook ${body.name}` : `tell alarms to ${body.host}, as ${body.format}${body.enabled ? "" : ", but not yet: it is disabled"}`);
+  if ("level_before" in body) return line(body.level === body.level_before ? `change nothing: level ${body.level} is the highest` : `raise the level from ${body.level_before} to ${body.level}, of release ${body.release}, for good`);
   if ("delivered" in body) return line("send one sample message");
   return line("be carried out");
 }

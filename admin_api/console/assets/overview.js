@@ -2,6 +2,7 @@
 
 import { h, s, show } from "./dom.js";
 import { hrefOf } from "./route.js";
+import { releaseOf } from "./upgrade.js";
 import { bytes, capital, count, duration, plural, words } from "./format.js";
 
 /** Of partitions, worst first; also the order of the bar. */
@@ -126,7 +127,7 @@ function evenness(skew) {
 }
 
 /** details: what only the answer about one cluster has; null while it is not known. */
-export function showOverview(node, cluster, replication, details, alarms, source) {
+export function showOverview(node, cluster, replication, details, alarms, upgrade, source) {
   const states = replication.states;
   const verdict = verdictOn(cluster, replication, alarms, source);
   const { brokers, partitions } = cluster;
@@ -152,6 +153,7 @@ export function showOverview(node, cluster, replication, details, alarms, source
       figure("Fullest broker", ...evenness(details?.skew)),
       partitions.total > 0 ? figure("If a broker is lost", ...ifLost(details?.resilience?.broker ?? null)) : null,
       figure("Farthest follower", ...farthestFollower(replication, source)),
+      figure("Release", ...releaseOf(upgrade, cluster.name)),
     ),
   );
 }

@@ -11,6 +11,7 @@ import { recordsView } from "./records.js";
 import { operationView, operationsView } from "./operations.js";
 import { changesView } from "./settings.js";
 import { topicView, topicsView } from "./topics.js";
+import { upgradeView } from "./upgrade.js";
 import { webhooksView } from "./webhooks.js";
 import { h, show } from "./dom.js";
 import { hrefOf } from "./route.js";
@@ -28,6 +29,7 @@ const VIEWS = {
   operations: { list: operationsView, one: operationView },
   changes: { list: changesView, one: changesView },
   webhooks: { list: webhooksView, one: webhooksView },
+  upgrade: { list: upgradeView, one: upgradeView },
   audit: { list: auditView, one: auditView },
 };
 
