@@ -46,6 +46,7 @@ from controller.core.records import (
     Cause,
     Change,
     ClusterRecord,
+    LevelRecord,
     MemberKind,
     PartitionRecord,
     ProducerIdsRecord,
@@ -58,6 +59,7 @@ from springtide.contract.epochs import BrokerEpoch, LeaderEpoch, PartitionEpoch
 from springtide.contract.holdings import HeldLog, Holdings, SetAsideLog
 from springtide.contract.partition_state import NO_LEADER, PartitionKey, PartitionState, TopicState
 from springtide.contract.session import ShutdownKind, Witness, owner_of
+from springtide.levels import UNTOLD
 
 #: By how much epochs are minted above the highest heard: who could not be asked may have heard more.
 EPOCH_MARGIN: Final = 1_000
@@ -77,11 +79,12 @@ class _Held(NamedTuple):
 class HeardBook:
     """The facts that a halted controller heard: the highest of everything, and what each broker holds."""
 
-    __slots__ = ("_held", "broker_epoch", "broker_ids", "controller_epoch", "records")
+    __slots__ = ("_held", "broker_epoch", "broker_ids", "controller_epoch", "level", "records")
 
     def __init__(self) -> None:
         self.controller_epoch = -1
         self.records = -1
+        self.level = UNTOLD
         self.broker_epoch = -1
         self.broker_ids: set[int] = set()
         self._held: dict[int, _Held] = {}
@@ -115,6 +118,7 @@ class HeardBook:
         self.broker_epoch = max(self.broker_epoch, epoch)
         self.controller_epoch = max(self.controller_epoch, witness.controller_epoch)
         self.records = max(self.records, witness.records)
+        self.level = max(self.level, witness.level)
 
     def held(self, now_ms: int) -> dict[int, Holdings]:
         return {
@@ -173,6 +177,8 @@ def recover(
             )
     if not event.dry_run:
         change = operator_change(event, Cause.METADATA_RECOVERED)
+        if heard.level > image.level:
+            draft.write(LevelRecord(level=heard.level, change=change))
         broker_epoch_min = max(image.last_broker_epoch, heard.broker_epoch) + EPOCH_MARGIN
         _write(
             draft,

@@ -8,7 +8,7 @@ ZooKeeper does not have what a broker was told, ZooKeeper lost it.
 Sound evidence, each impossible in one history: a controller epoch above the one that still holds its claim;
 one controller epoch with two lineages; more records under a term than there were when the next one began;
 a broker epoch that was never minted, or that names another incarnation; a partition's state above its row;
-in a shard's log a writer that can't have been named yet.
+in a shard's log a writer that can't have been named yet; a level above the cluster's.
 Logs of unknown topics are no evidence. A broker that was away while a topic was deleted, and no longer among
 its replicas by then, brings such logs in an ordinary life.
 """
@@ -95,6 +95,8 @@ def _in_witness(
 ) -> str | None:
     if witness is None or witness.cluster_id != image.cluster_id:
         return None
+    if witness.level > image.level:
+        return f"broker {broker_id} was told level {witness.level}: the cluster is at level {image.level}"
     epoch = witness.controller_epoch
     if epoch > terms[-1].controller_epoch:
         return f"broker {broker_id} has seen controller epoch {epoch}: this is {terms[-1].controller_epoch}"

@@ -38,6 +38,7 @@ from springtide.contract.epochs import BrokerEpoch, ControllerEpoch
 from springtide.contract.holdings import SetAsideLog
 from springtide.contract.partition_state import PartitionKey, PartitionState, TopicState
 from springtide.contract.session import DiskSpace
+from springtide.levels import Level
 from springtide.node.clock import Clock
 from springtide.node.controller_client import Seen
 from springtide.node.status import gauge
@@ -59,6 +60,12 @@ CREATING_THREADS: Final = 4
 where none waits."""
 
 
+def encode_seen(seen: Seen) -> bytes:
+    """Return what `read_seen` reads, without its title. At level 0 it is what release 0.1 wrote."""
+    since_level_1 = f"{seen.lineage or '-'} {seen.level}"
+    return f"{seen.controller_epoch} {seen.records} {since_level_1 if seen.level else seen.lineage}".encode()
+
+
 def read_seen(disk: Disk, path: str) -> Seen:
     """Return the newest that this directory's broker heard from a controller (I5, one writer of metadata). A
     file with a flipped bit says nothing: a higher epoch than any controller's would stop the whole cluster.
@@ -70,6 +77,9 @@ def read_seen(disk: Disk, path: str) -> Seen:
         match (encoded or b"").split():
             case [epoch]:
                 return Seen(ControllerEpoch(int(epoch)))
+            case [epoch, records, lineage, level]:  # since level 1
+                named = "" if lineage == b"-" else lineage.decode("ascii")
+                return Seen(ControllerEpoch(int(epoch)), named, int(records), Level(int(level)))
             case [epoch, records, *lineage]:
                 return Seen(ControllerEpoch(int(epoch)), b"".join(lineage).decode("ascii"), int(records))
     except ValueError:
@@ -462,10 +472,7 @@ class DataDirectory:
                 if saved.controller_epoch == self._seen.controller_epoch:
                     await self._clock.sleep_ms(SAVE_RECORDS_EVERY_MS)
                 saved = self._seen
-                content = with_title(
-                    CONTROLLER_EPOCH_FILE,
-                    f"{saved.controller_epoch} {saved.records} {saved.lineage}".encode("ascii"),
-                )
+                content = with_title(CONTROLLER_EPOCH_FILE, encode_seen(saved))
                 await self._threads.run(partial(replace_durably, self._disk, path, content))
         except OSError as error:
             self.on_storage_error(str(error))

@@ -89,12 +89,14 @@ class Witness(msgspec.Struct, frozen=True, kw_only=True):
     lineage: the random id of the term that `controller_epoch` numbers; "": not known. One number with two
         lineages is proof of two histories.
     records: how many records had ever been persisted for the cluster, as of the latest batch; -1: not known.
+    level: the cluster's feature level, which never falls.
     """
 
     cluster_id: str
     controller_epoch: ControllerEpoch
     lineage: str = ""
     records: int = -1
+    level: Level = UNTOLD
 
 
 class LevelShards(msgspec.Struct, frozen=True, kw_only=True):

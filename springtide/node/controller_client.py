@@ -39,6 +39,7 @@ from springtide.contract.updates import (
     ProducerIdsResponse,
     UpdateBatch,
 )
+from springtide.levels import Level
 from springtide.node.clock import Clock
 from springtide.tls import default_context, explain_tls
 
@@ -73,6 +74,7 @@ class Seen(NamedTuple):
     controller_epoch: ControllerEpoch = NO_CONTROLLER_EPOCH
     lineage: str = ""
     records: int = -1
+    level: Level = Level(0)
 
 
 UNTOLD = Seen()
@@ -157,12 +159,15 @@ class ControllerClient:
             controller_epoch=self.seen.controller_epoch,
             lineage=self.seen.lineage,
             records=self.seen.records,
+            level=self.seen.level,
         )
 
-    def note_records(self, records: int) -> None:
-        """Note that an applied batch said how many records there are."""
-        if records > self.seen.records:
-            self._see(self.seen._replace(records=records))
+    def note_records(self, records: int, level: Level) -> None:
+        """Note that an applied batch said how many records there are, and the cluster's level."""
+        if records > self.seen.records or level > self.seen.level:
+            self._see(
+                self.seen._replace(records=max(records, self.seen.records), level=max(level, self.seen.level))
+            )
 
     def _see(self, seen: Seen) -> None:
         self.seen = seen

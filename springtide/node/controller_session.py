@@ -374,7 +374,7 @@ class ControllerSession:
                     await self._pause(RETRY_MS)
                     continue
             failures = await self._apply(batch)
-            self._client.note_records(batch.records)
+            self._client.note_records(batch.records, batch.level)
             self.core.on_applied(batch, failures)
             if self.status is not BrokerStatus.ACTIVE:
                 self._wake_heartbeat.set()  # the answer may say at once that the broker is active

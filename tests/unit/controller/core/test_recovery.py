@@ -19,7 +19,7 @@ from controller.core.events import (
 )
 from controller.core.floor import Floors
 from controller.core.loss import LogEnds
-from controller.core.records import RemoveTopicRecord
+from controller.core.records import LevelRecord, RemoveTopicRecord
 from controller.core.recovery import (
     EPOCH_MARGIN,
     HOLDINGS_MS_MAX,
@@ -34,6 +34,7 @@ from springtide.contract.holdings import HeldLog, Holdings, SetAsideLog
 from springtide.contract.lag_report import LagReport
 from springtide.contract.partition_state import NO_LEADER, PartitionState, TopicState
 from springtide.contract.session import ShutdownKind, Witness
+from springtide.levels import Level
 from tests.kit.controller.core_cluster import CLUSTER_ID, Cluster, topic_id
 
 KEY = (topic_id(), 0)
@@ -643,3 +644,17 @@ def test_a_partition_that_no_broker_has_comes_back_on_one_worker_of_each_broker(
     assert lost.cluster.partition(1).replicas == (1, 2)
     assert lost.cluster.partition(1).min_insync_replicas == 2
     assert lost.cluster.broker(1_000_001).worker_of == 1
+
+
+def test_the_level_is_the_highest_that_a_broker_was_told() -> None:
+    state = later(1, 1, 1, 1, 2, 3)
+    history = LostHistory(held={1: state}, ends={1: (1, 10), 2: (1, 10)})
+    for level in (1, 0):
+        witness = Witness(
+            cluster_id=CLUSTER_ID, controller_epoch=ControllerEpoch(9), records=RECORDS, level=Level(level)
+        )
+        report = LagReport(broker_id=1, broker_epoch=BrokerEpoch(60), witness=witness)
+        history.cluster.step(Report(wall_ms=0, request=report))
+    history.recover(3)
+    assert history.cluster.image.level == 1
+    assert [record.level for record in history.cluster.last.records if isinstance(record, LevelRecord)] == [1]

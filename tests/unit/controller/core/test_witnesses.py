@@ -35,6 +35,7 @@ from springtide.contract.updates import (
     ProducerIdsRequest,
     ProducerIdsResponse,
 )
+from springtide.levels import Level
 from tests.kit.controller.coordinator_cluster import OFFSETS_ID, CoordinatorCluster
 from tests.kit.controller.core_cluster import CLUSTER_ID, Cluster, topic_id
 
@@ -339,3 +340,17 @@ def test_a_proposal_of_an_incarnation_that_is_not_registered_is_no_evidence(
     request = LagReport(broker_id=sender, broker_epoch=BrokerEpoch(epoch), proposals=(wrong,))
     found = evidence_in(cluster.image, TERMS, Report(wall_ms=0, request=request))
     assert (found is not None) is is_evidence
+
+
+# --- the level -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("level", "is_proof"), [(0, False), (1, True)])
+def test_a_broker_that_was_told_a_higher_level_proves_that_zookeeper_lost_it(
+    level: int, is_proof: bool
+) -> None:
+    """It is the proof also where the records can't be compared: the level never falls (U3)."""
+    cluster = cluster_in_term_six()
+    witness = msgspec.structs.replace(heard(6, "six"), level=Level(level))
+    found = evidence_in(cluster.image, TERMS, heartbeat(cluster, witness))
+    assert found == ("broker 1 was told level 1: the cluster is at level 0" if is_proof else None)

@@ -11,8 +11,9 @@ import trio.testing
 
 from dataplane.core.effects import CopyDivergent
 from dataplane.core.results import DeletionResult
-from dataplane.shell.data_directory import _why_cut, read_seen
+from dataplane.shell.data_directory import _why_cut, encode_seen, read_seen
 from springtide.contract.epochs import ControllerEpoch, LeaderEpoch
+from springtide.levels import Level
 from springtide.node.controller_client import Seen
 from springtide.wire.errors import ErrorCode
 from tests.kit.dataplane.node import PATH, TOPIC_ID, Node, state
@@ -102,6 +103,25 @@ def test_a_failing_disk_does_not_keep_later_controller_epochs_from_being_saved()
                 await work()
             node.spawned.clear()
         assert read_seen(disk, PATH) == Seen(ControllerEpoch(8))
+
+    trio.run(test)
+
+
+@pytest.mark.parametrize("lineage", ["VGtHPo", ""])
+@pytest.mark.parametrize("level", [0, 1])
+def test_what_a_broker_was_told_is_kept_and_at_level_0_as_release_0_1_kept_it(
+    level: int, lineage: str
+) -> None:
+    async def test() -> None:
+        disk = MemoryDisk()
+        node = Node(disk)
+        seen = Seen(ControllerEpoch(8), lineage, 220, Level(level))
+        node.directory.start_saving_seen(seen)
+        for work in node.spawned:
+            await work()
+        assert read_seen(disk, PATH) == seen
+        known = f"8 220 {lineage or '-'} 1" if level else f"8 220 {lineage}"
+        assert encode_seen(seen) == known.encode()
 
     trio.run(test)
 

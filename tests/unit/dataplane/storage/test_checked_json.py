@@ -16,6 +16,7 @@ from dataplane.storage.log_settings import PartitionId
 from dataplane.storage.partition_file import PARTITION_FILE, encode_partition, read_partition
 from dataplane.storage.seal import SEAL_FILE, Seal, read_seal, write_seal
 from springtide.contract.epochs import BrokerEpoch, ControllerEpoch, LeaderEpoch
+from springtide.levels import Level
 from springtide.node.controller_client import Seen
 from tests.kit.memory.disk import MemoryDisk
 
@@ -92,6 +93,8 @@ def test_a_flipped_bit_witnesses_no_controller_that_never_was() -> None:
         (b"7", Seen(ControllerEpoch(7))),
         (b"7 220 VGtHPo", Seen(ControllerEpoch(7), "VGtHPo", 220)),
         (b"7 220 ", Seen(ControllerEpoch(7), "", 220)),
+        (b"7 220 VGtHPo 1", Seen(ControllerEpoch(7), "VGtHPo", 220, Level(1))),
+        (b"7 220 - 1", Seen(ControllerEpoch(7), "", 220, Level(1))),
     ],
 )
 def test_an_older_release_wrote_what_it_had_seen_without_a_title(content: bytes, seen: Seen) -> None:

@@ -28,6 +28,7 @@ from springtide.contract.updates import (
     ProducerIdsRequest,
     ProducerIdsResponse,
 )
+from springtide.levels import Level
 from springtide.node.clock import MachineClock
 from springtide.node.controller_client import (
     AnswerLost,
@@ -329,18 +330,18 @@ def test_one_controller_epoch_of_two_lineages_is_believed_in_the_first() -> None
             on_seen=told.append,
         )
         await client.allocate_producer_ids(REQUEST)
-        client.note_records(40)
+        client.note_records(40, Level(1))
         answers[ONE] = refuse
         with pytest.raises(ControllerUnavailable):
             await client.allocate_producer_ids(REQUEST)
         await client.aclose()
-        assert told == [Seen(ControllerEpoch(7), "first"), Seen(ControllerEpoch(7), "first", 40)]
+        assert told == [Seen(ControllerEpoch(7), "first"), Seen(ControllerEpoch(7), "first", 40, Level(1))]
         return client.witness("C"), client.seen
 
     witness, seen = trio.run(run)
-    assert seen == Seen(ControllerEpoch(7), "first", 40)
+    assert seen == Seen(ControllerEpoch(7), "first", 40, Level(1))
     assert witness == Witness(
-        cluster_id="C", controller_epoch=ControllerEpoch(7), lineage="first", records=40
+        cluster_id="C", controller_epoch=ControllerEpoch(7), lineage="first", records=40, level=Level(1)
     )
 
 
