@@ -136,6 +136,7 @@ class StorageBroker:
             collect=self._collect,
             is_ready=self.is_ready,
             in_sync=self._in_sync,
+            notes=self.fetchers.not_understood.values,
         )
         self.server = node.server
         for log in log_dir.logs.values():
@@ -342,6 +343,11 @@ class StorageBroker:
             "springtide_native_records",
             "1 if C walks the records of produced batches, 0 if Python does, which takes longer",
             int(implementation_in_use() == "native"),
+        )
+        yield gauge(
+            "springtide_leaders_not_understood",
+            "Leaders of another release that can't be followed",
+            len(self.fetchers.not_understood),
         )
         yield gauge("springtide_connections", "Connections open", self.server.connection_count)
         yield gauge("springtide_lease_held", "1 while the controller's lease holds", int(self.holds_lease()))

@@ -10,7 +10,7 @@ from springtide.contract.epochs import BrokerEpoch
 from springtide.contract.partition_state import PartitionKey
 from springtide.node.topic_ids import topic_id_bytes
 from springtide.wire import fetch_request
-from springtide.wire.apis import REPLICA_FETCH_VERSION, ApiKey
+from springtide.wire.apis import ApiKey
 from springtide.wire.fetch_request import RequestTemplate
 from springtide.wire.framing import encode_request_frame
 from springtide.wire.headers import encode_request_header
@@ -26,20 +26,22 @@ class FetchEncoder:
     ) -> None:
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
-        self._client_id = f"broker-{broker_id}"
+        self.client_id = f"broker-{broker_id}"
         self.wait_ms = config.number("replica.fetch.wait.max.ms")
         self.min_bytes = config.number("replica.fetch.min.bytes")
         self.response_bytes_max = config.number("replica.fetch.response.max.bytes")
-        self._kept: tuple[int, RequestTemplate] | None = None
+        self._kept: dict[int, tuple[BrokerEpoch, RequestTemplate]] = {}
 
     def encode(
         self,
         request: FollowerRequest,
         *,
         correlation_id: int,
+        api_version: int,
         mark_of: Callable[[PartitionKey], fetch_request.LogMark | None],
     ) -> bytes:
-        """Return the frame of a session's request. mark_of: for partitions whose log is not proven yet."""
+        """Return the frame of a session's request. api_version: one of REPLICA_FETCH_VERSIONS. mark_of: for
+        partitions whose log is not proven yet."""
         if (
             len(request.partitions) == 1
             and not request.forgotten
@@ -47,7 +49,7 @@ class FetchEncoder:
             and not request.partitions[0][1].wants_producers
         ):
             ((topic_id, partition), position) = request.partitions[0]
-            return self._template().encode(
+            return self._template(api_version).encode(
                 correlation_id=correlation_id,
                 session_id=request.session_id,
                 session_epoch=request.session_epoch,
@@ -61,12 +63,12 @@ class FetchEncoder:
             )
         head = encode_request_header(
             api_key=ApiKey.FETCH,
-            api_version=REPLICA_FETCH_VERSION,
+            api_version=api_version,
             correlation_id=correlation_id,
-            client_id=self._client_id,
+            client_id=self.client_id,
         )
         body = fetch_request.encode_fetch_request(
-            REPLICA_FETCH_VERSION,
+            api_version,
             fetch_request.FetchRequest(
                 replica_id=self._broker_id,
                 broker_epoch=self._broker_epoch(),
@@ -94,13 +96,13 @@ class FetchEncoder:
         )
         return encode_request_frame(head, body)
 
-    def hurry(self) -> bytes:
+    def hurry(self, api_version: int) -> bytes:
         """Return a fetch of nothing, outside every session."""
         head = encode_request_header(
             api_key=ApiKey.FETCH,
-            api_version=REPLICA_FETCH_VERSION,
+            api_version=api_version,
             correlation_id=HURRY_CORRELATION_ID,
-            client_id=self._client_id,
+            client_id=self.client_id,
         )
         body = fetch_request.FetchRequest(
             replica_id=self._broker_id,
@@ -110,21 +112,23 @@ class FetchEncoder:
             max_bytes=self.response_bytes_max,
             session_epoch=FINAL_EPOCH,
         )
-        return encode_request_frame(head, fetch_request.encode_fetch_request(REPLICA_FETCH_VERSION, body))
+        return encode_request_frame(head, fetch_request.encode_fetch_request(api_version, body))
 
-    def _template(self) -> RequestTemplate:
+    def _template(self, api_version: int) -> RequestTemplate:
         """Return the template of the usual request; it holds for as long as this broker keeps its epoch."""
         broker_epoch = self._broker_epoch()
-        if self._kept is None or self._kept[0] != broker_epoch:
-            self._kept = (
+        kept = self._kept.get(api_version)
+        if kept is None or kept[0] != broker_epoch:
+            kept = self._kept[api_version] = (
                 broker_epoch,
                 RequestTemplate(
-                    client_id=self._client_id,
+                    client_id=self.client_id,
                     replica_id=self._broker_id,
                     broker_epoch=broker_epoch,
                     max_wait_ms=self.wait_ms,
                     min_bytes=self.min_bytes,
                     max_bytes=self.response_bytes_max,
+                    api_version=api_version,
                 ),
             )
-        return self._kept[1]
+        return kept[1]

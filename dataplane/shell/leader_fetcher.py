@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import logging
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import trio
 
@@ -39,9 +39,11 @@ from springtide.node.clock import Clock
 from springtide.node.cluster_view import ClusterView
 from springtide.node.net import Channel, ChannelReadiness, Net, Poller
 from springtide.node.peer_requests import connect
+from springtide.node.peer_versions import NoCommonVersion, common_version
 from springtide.node.topic_ids import topic_id_text
+from springtide.wire.apis import REPLICA_FETCH_VERSIONS, ApiKey
 from springtide.wire.errors import ErrorCode
-from springtide.wire.fetch_response import decode_fetch_frame
+from springtide.wire.fetch_response import UnknownRule, decode_fetch_frame
 from springtide.wire.framing import FrameError, FrameReader
 from springtide.wire.primitives import MalformedRequest
 
@@ -77,6 +79,9 @@ class FetcherParts:
     counters: BrokerCounters
     encoder: FetchEncoder
     silence_ms_max: int
+    versions: range = REPLICA_FETCH_VERSIONS
+    #: Of each leader that this broker can't fetch from as it is of another release: why.
+    not_understood: dict[int, str] = field(default_factory=dict)
 
 
 class LeaderFetcher(FollowedLeader[HostedPartition]):
@@ -86,6 +91,9 @@ class LeaderFetcher(FollowedLeader[HostedPartition]):
         super().__init__(leader_id, turns)
         self._parts = parts
         self._channel: Channel | None = None
+        #: Of this connection alone.
+        self._api_version = parts.versions[-1]
+        self._opening = trio.CancelScope()
         self._reader = FrameReader()
         self._unsent = memoryview(b"")
         self._wants_write = False
@@ -117,7 +125,7 @@ class LeaderFetcher(FollowedLeader[HostedPartition]):
             self._look_again()
         elif self._is_waiting_for_answer and self._hurried_ms is None and self._channel is not None:
             self._hurried_ms = self._parts.clock.mono_ms()
-            self._unsent = memoryview(bytes(self._unsent) + self._parts.encoder.hurry())
+            self._unsent = memoryview(bytes(self._unsent) + self._parts.encoder.hurry(self._api_version))
             self._push()
 
     def _ask_in_turn(self) -> None:
@@ -166,6 +174,7 @@ class LeaderFetcher(FollowedLeader[HostedPartition]):
             self._close_channel()
 
     def _close_channel(self) -> None:
+        self._opening.cancel()
         channel, self._channel = self._channel, None
         if channel is not None:
             self._parts.poller.remove(channel)
@@ -179,6 +188,7 @@ class LeaderFetcher(FollowedLeader[HostedPartition]):
             await self._run()
         finally:
             self._close_channel()
+            self._parts.not_understood.pop(self.leader_id, None)
 
     async def _run(self) -> None:
         while not self._is_stopped:
@@ -204,6 +214,8 @@ class LeaderFetcher(FollowedLeader[HostedPartition]):
     async def _rest_after(self, error: Exception) -> None:
         if self._is_stopped:
             return
+        if isinstance(error, NoCommonVersion | UnknownRule):
+            self._note_not_understood(str(error))
         if self._was_connected:
             _log.info("leader_lost leader_id=%d cause=%s", self.leader_id, str(error) or type(error).__name__)
             self._was_connected = False
@@ -214,15 +226,20 @@ class LeaderFetcher(FollowedLeader[HostedPartition]):
         with self._parts.clock.timeout_ms(pause_ms):
             await self._wake.wait()
 
+    def _note_not_understood(self, cause: str) -> None:
+        known = self._parts.not_understood
+        text = f"broker {self.leader_id} can't be followed: {cause}"
+        if known.get(self.leader_id) != text:
+            known[self.leader_id] = text
+            _log.warning("leader_not_understood leader_id=%d cause=%s", self.leader_id, cause)
+
     async def _fetch_until_lost(self) -> None:
         parts = self._parts
         endpoint = parts.view.brokers.get(self.leader_id)
         if endpoint is None:
             raise LeaderLost("its address is not known")
         self._endpoint = endpoint
-        channel = await connect(
-            parts.net, parts.clock, endpoint.host, endpoint.port, timeout_ms=CONNECT_TIMEOUT_MS
-        )
+        channel = await self._connect(endpoint)
         if self._is_stopped:
             channel.close()
             return
@@ -241,6 +258,24 @@ class LeaderFetcher(FollowedLeader[HostedPartition]):
         await self._is_over.wait()
         if self._failure is not None:
             raise self._failure
+
+    async def _connect(self, endpoint: BrokerEndpoint) -> Channel:
+        """Return a connection whose version is settled. Raise LeaderLost, OSError, FrameError,
+        MalformedRequest."""
+        net, clock = self._parts.net, self._parts.clock
+        channel = await connect(net, clock, endpoint.host, endpoint.port, timeout_ms=CONNECT_TIMEOUT_MS)
+        is_settled = False
+        try:
+            with clock.timeout_ms(CONNECT_TIMEOUT_MS) as self._opening:
+                self._api_version = await common_version(
+                    channel, self._parts.encoder.client_id, ApiKey.FETCH, self._parts.versions
+                )
+                is_settled = True
+                return channel
+        finally:
+            if not is_settled:
+                channel.close()
+        raise LeaderLost("it does not say which versions it speaks")
 
     # The connection, in the server's pass
 
@@ -284,6 +319,7 @@ class LeaderFetcher(FollowedLeader[HostedPartition]):
         self._was_connected = True
         self._pause_ms = RECONNECT_MS_MIN
         self._on_answer(frame)
+        self._parts.not_understood.pop(self.leader_id, None)
         return True
 
     def _ask(self) -> None:
@@ -299,7 +335,10 @@ class LeaderFetcher(FollowedLeader[HostedPartition]):
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         self._unsent = memoryview(
             self._parts.encoder.encode(
-                self.session.build(), correlation_id=self._correlation_id, mark_of=self.mark_of
+                self.session.build(),
+                correlation_id=self._correlation_id,
+                api_version=self._api_version,
+                mark_of=self.mark_of,
             )
         )
         self._asked_ms = self._parts.clock.mono_ms()
@@ -326,7 +365,7 @@ class LeaderFetcher(FollowedLeader[HostedPartition]):
 
     def _on_answer(self, frame: memoryview) -> None:
         """Everything that one answer brings, without an await: append, then set where to go on."""
-        correlation_id, response = decode_fetch_frame(frame)
+        correlation_id, response = decode_fetch_frame(frame, self._api_version)
         if correlation_id != self._correlation_id:
             raise LeaderLost(f"it answered request {correlation_id} where {self._correlation_id} was asked")
         error = response.error

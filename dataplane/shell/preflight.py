@@ -1,7 +1,7 @@
 """The trials that a broker makes while brokers wait to be added, and reports to the controller.
 
 The controller names listeners in its answers to heartbeats. Each is connected to and asked for ApiVersions:
-an open port is not enough, a broker must answer, and speak the fetch version that replication uses. A broker
+an open port is not enough, a broker must answer, and speak a version of Fetch that replication uses. A broker
 that waits itself also tries its disk. All this is repeated every few seconds until no broker waits.
 """
 
@@ -27,11 +27,10 @@ from springtide.contract.session import BrokerStatus, HeartbeatResponse
 from springtide.node.clock import Clock
 from springtide.node.controller_client import ControllerUnavailable
 from springtide.node.core.clock_comparison import ClockComparison
-from springtide.node.net import Channel, Net
-from springtide.node.peer_requests import ask
+from springtide.node.net import Net
+from springtide.node.peer_versions import NoCommonVersion, common_version
 from springtide.node.threads import Threads
-from springtide.wire.apis import REPLICA_FETCH_VERSION, ApiKey
-from springtide.wire.client import API_VERSIONS_VERSION, WireClient, spoken_versions
+from springtide.wire.apis import REPLICA_FETCH_VERSIONS, ApiKey
 from springtide.wire.framing import FrameError
 from springtide.wire.primitives import MalformedRequest
 
@@ -42,7 +41,6 @@ REACH_TIMEOUT_MS: Final = 2_000
 REACHED_AT_ONCE_MAX: Final = 16
 FLUSHES: Final = 8
 FLUSHED_BYTES: Final = 4_096
-ANSWER_BYTES_MAX: Final = 1024 * 1024
 DISK_FILE: Final = "preflight.tmp"
 
 
@@ -173,9 +171,11 @@ async def reach(net: Net, clock: Clock, target: PreflightTarget) -> PeerReach:
         try:
             channel = await net.connect(target.host, target.port)
             try:
-                fetch_max = await _ask_fetch_version(channel)
+                await common_version(channel, "preflight", ApiKey.FETCH, REPLICA_FETCH_VERSIONS)
             finally:
                 channel.close()
+        except NoCommonVersion as error:
+            failure, detail = ReachFailure.INCOMPATIBLE_VERSION, str(error)
         except OSError as error:
             detail = error.strerror or str(error) or type(error).__name__
         except (FrameError, MalformedRequest) as error:
@@ -183,18 +183,6 @@ async def reach(net: Net, clock: Clock, target: PreflightTarget) -> PeerReach:
             detail = f"what listens there does not speak the Kafka protocol: {error}"
         else:
             failure, detail = None, ""
-            if fetch_max < REPLICA_FETCH_VERSION:
-                failure = ReachFailure.INCOMPATIBLE_VERSION
-                detail = f"it answers fetches up to version {fetch_max}, not {REPLICA_FETCH_VERSION}"
     return PeerReach(
         broker_id=target.broker_id, broker_epoch=target.broker_epoch, failure=failure, detail=detail[:200]
     )
-
-
-async def _ask_fetch_version(channel: Channel) -> int:
-    """The highest version of Fetch that it answers; -1: none. Raises OSError, FrameError,
-    MalformedRequest."""
-    client: WireClient[None] = WireClient("preflight", answer_bytes_max=ANSWER_BYTES_MAX)
-    answer = await ask(channel, client, ApiKey.API_VERSIONS, API_VERSIONS_VERSION, [])
-    _, highest = spoken_versions(answer.message()).get(ApiKey.FETCH, (0, -1))
-    return highest

@@ -7,7 +7,7 @@ core/learner_turns.py.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import trio
 
@@ -25,6 +25,7 @@ from springtide.contract.throttles import FOLLOWER_RATE, effective_rate
 from springtide.node.clock import Clock, sleep_to_beat
 from springtide.node.cluster_view import ClusterView
 from springtide.node.net import Net, Poller
+from springtide.wire.apis import REPLICA_FETCH_VERSIONS
 
 SILENCE_LOOK_MS = 1_000
 
@@ -45,6 +46,7 @@ class ReplicaFetchers:
         rng: random.Random,
         config: BrokerConfig,
         counters: BrokerCounters,
+        versions: range = REPLICA_FETCH_VERSIONS,
     ) -> None:
         encoder = FetchEncoder(broker_id=broker_id, broker_epoch=broker_epoch, config=config)
         self._broker_id = broker_id
@@ -65,10 +67,16 @@ class ReplicaFetchers:
             counters=counters,
             encoder=encoder,
             silence_ms_max=config.number("replica.socket.timeout.ms"),
+            versions=versions,
         )
         self._learner_waits = trio.Event()
         self._nursery: trio.Nursery | None = None
         self._is_stopped = False
+
+    @property
+    def not_understood(self) -> Mapping[int, str]:
+        """Why leaders can't be followed that are of another release."""
+        return self._parts.not_understood
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Fetch what `follow` names, until cancelled. The server drives the poller."""

@@ -222,10 +222,11 @@ class ServingNode:
         collect: Callable[[], Iterable[Metric]],
         is_ready: Callable[[], bool],
         in_sync: InSync = has_nothing_to_follow,
+        notes: Callable[[], Iterable[str]] = tuple,
         write_more: Callable[[], bytes] = bytes,
     ) -> None:
         """Make the server of these handlers, and the page of metrics if one is wanted. collect, is_ready,
-        in_sync, write_more: for that page."""
+        in_sync, notes, write_more: for that page."""
         clock, threads = self.ports.clock, self.ports.threads
         self.session = session
         self.server = Server(
@@ -249,16 +250,12 @@ class ServingNode:
                     [self._collect, collect, self.listeners.collect, self.authentication.collect]
                 ),
                 is_ready=is_ready,
-                notes=self.notes,
+                notes=lambda: (*self.notes(), *notes()),
                 in_sync=in_sync,
                 clock=clock,
                 threads=threads,
                 write_more=write_more,
             )
-
-    def notes(self) -> Iterable[str]:
-        """Yield what an operator should know of this process though it lives, a line each."""
-        yield from self.client.not_understood.values()
 
     def _collect(self) -> Iterable[Metric]:
         yield gauge(

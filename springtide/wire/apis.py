@@ -173,9 +173,13 @@ APIS: dict[int, ApiSpec] = {
 UNSTABLE_VERSIONS: dict[int, set[int]] = {ApiKey.INIT_PRODUCER_ID: {6}}
 """Versions that Kafka 4.3 defines and does not list."""
 
-REPLICA_FETCH_VERSION = 17
-"""The version of our followers: it has topic ids and the replica's broker epoch. It is not the highest, so
-that brokers of one release and the next can follow each other while a cluster is upgraded."""
+REPLICA_FETCH_VERSIONS = range(15, 18)
+"""The versions of our followers: they have topic ids and the replica's broker epoch. A follower takes the
+highest that its leader speaks, too, for brokers of one release and the next follow each other while a cluster
+is upgraded."""
+REPLICA_FETCH_VERSION = REPLICA_FETCH_VERSIONS[-1]
+"""The highest of them, which other readers in the cluster use unasked: it is never above what the release
+before serves."""
 
 
 class UnsupportedApi(Exception):

@@ -394,7 +394,8 @@ def write_topic(out: bytearray, topic: Topic, api_version: int) -> None:
 
 
 class RequestTemplate:
-    """The usual request of a follower to one leader, with the bytes that stay the same packed once."""
+    """The usual request of a follower to one leader, with the bytes that stay the same packed once.
+    api_version: one of REPLICA_FETCH_VERSIONS, in all of which the request looks alike."""
 
     __slots__ = ("_broker_epoch", "_head", "_layout", "_limits", "_replica_id")
 
@@ -407,10 +408,11 @@ class RequestTemplate:
         max_wait_ms: int,
         min_bytes: int,
         max_bytes: int,
+        api_version: int = REPLICA_FETCH_VERSION,
     ) -> None:
         head = encode_request_header(
             api_key=ApiKey.FETCH,
-            api_version=REPLICA_FETCH_VERSION,
+            api_version=api_version,
             correlation_id=0,
             client_id=client_id,
         )
@@ -435,7 +437,7 @@ class RequestTemplate:
         log_start_offset: int,
         partition_bytes_max: int,
     ) -> bytes:
-        """Return a whole request frame, in REPLICA_FETCH_VERSION."""
+        """Return a whole request frame."""
         size, start, rest = self._head
         return self._layout.pack(
             size,

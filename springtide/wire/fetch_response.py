@@ -47,9 +47,13 @@ NODE_ENDPOINTS_SINCE = 16
 
 _DIVERGING_EPOCH_TAG = 0
 _CURRENT_LEADER_TAG = 1
-_COMPACTED_TAG = 10_000
+_COMPACTED_TAG = 10_000  # carries a rule, too, and every release knows it
 _APPLIED_ROUND_TAG = 10_001
 _PRODUCERS_TAG = 10_002
+RULE_TAGS = range(10_100, 10_200)
+"""Our own tags of later releases that carry a rule for the reader of the records: one that does not know it
+must not go on as if it were not there, as it may with any other tag. A leader writes one only at a level that
+has it (springtide/levels.py)."""
 
 _INT32 = struct.Struct(">i")
 _HEAD_V7 = struct.Struct(">ihi")
@@ -74,6 +78,10 @@ _NULL = 0
 _VARINT_BYTES_MAX = 4
 """Lengths of five bytes are left to the general reader, which checks that they do not exceed 32 bits."""
 _NO_RECORDS = memoryview(b"")
+
+
+class UnknownRule(MalformedRequest):
+    """An answer has a rule of a later release."""
 
 
 class EpochEnd(NamedTuple):
@@ -396,6 +404,11 @@ def _read_partition_tags(
         elif tag == _PRODUCERS_TAG:
             producers = content.take(content.remaining)
             return True
+        elif tag in RULE_TAGS:
+            raise UnknownRule(
+                f"its answer has a rule of a later release (tag {tag}), unknown to this one: upgrade "
+                "this process"
+            )
         else:
             return False
         content.skip_tagged_fields()
@@ -405,16 +418,16 @@ def _read_partition_tags(
     return diverging_epoch, current_leader, compacted, applied_round, producers
 
 
-def decode_fetch_frame(frame: memoryview) -> tuple[int, FetchResponse]:
-    """Return (correlation id, answer) of a whole frame in REPLICA_FETCH_VERSION, records as views of it.
-    Raise MalformedRequest, nothing else."""
+def decode_fetch_frame(
+    frame: memoryview, api_version: int = REPLICA_FETCH_VERSION
+) -> tuple[int, FetchResponse]:
+    """Return (correlation id, answer) of a whole frame in one of REPLICA_FETCH_VERSIONS, records as views of
+    it. Raise MalformedRequest, nothing else."""
     usual = _read_usual(frame)
     if usual is not None:
         return usual
-    correlation_id, position = decode_response_header(
-        frame, api_key=ApiKey.FETCH, api_version=REPLICA_FETCH_VERSION
-    )
-    return correlation_id, decode_fetch_response(REPLICA_FETCH_VERSION, frame, position)
+    correlation_id, position = decode_response_header(frame, api_key=ApiKey.FETCH, api_version=api_version)
+    return correlation_id, decode_fetch_response(api_version, frame, position)
 
 
 def _read_usual(frame: memoryview) -> tuple[int, FetchResponse] | None:

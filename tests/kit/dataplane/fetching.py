@@ -8,22 +8,38 @@ from collections.abc import Awaitable, Callable, Sequence
 import trio
 import trio.testing
 
+from dataplane.shell.leader_fetcher import RECONNECT_MS_MAX
 from dataplane.shell.replica_fetcher import ReplicaFetchers
 from springtide.contract.epochs import BrokerEpoch
 from springtide.contract.partition_state import PartitionState
 from springtide.node.net import READABLE, Buffer, Channel, Listener, OnReady, Poller
 from springtide.node.topic_ids import topic_id_bytes, topic_id_text
+from springtide.wire.apis import ApiKey
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch_request import FetchRequest, decode_fetch_request
 from springtide.wire.fetch_response import FetchedPartition, encode_fetch_response
 from springtide.wire.framing import FrameReader, encode_response_frame
 from springtide.wire.headers import decode_request_header
+from springtide.wire.messages import ApiVersionsApiVersion, ApiVersionsResponse
+from springtide.wire.primitives import write_uvarint
+from springtide.wire.typed import write_message
 from tests.kit.clocks import VirtualClock
 from tests.kit.dataplane.node import TOPIC_ID, Node, endpoint, state
 from tests.kit.memory.disk import MemoryDisk
 
 FETCH_VERSION = 17
+SPOKEN = (4, 18)
+"""The lowest and highest version of Fetch that a leader speaks unless a test says otherwise."""
 Mentioned = dict[str, int]
+
+
+def told_versions(correlation_id: int, spoken: tuple[int, int] = SPOKEN) -> bytes:
+    """The answer to ApiVersions of a leader that speaks these versions of Fetch."""
+    lowest, highest = spoken
+    one = ApiVersionsApiVersion(api_key=ApiKey.FETCH, min_version=lowest, max_version=highest)
+    body = [write_message(ApiVersionsResponse(api_keys=(one,)), 0)]
+    frame = encode_response_frame(correlation_id, body, has_flexible_header=False)
+    return b"".join(bytes(chunk) for chunk in frame)  # type: ignore[arg-type]
 
 
 class LeaderEnd:
@@ -33,9 +49,14 @@ class LeaderEnd:
     is_handshaking = False
     peer_certificate: bytes | None = None
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, spoken: tuple[int, int] = SPOKEN) -> None:
         self.peer = "leader"
         self.port = port
+        self.spoken = spoken
+        #: Of the latest request.
+        self.api_version = -1
+        #: What answers have besides, in the tags of their one partition.
+        self.tags: dict[int, bytes] = {}
         self.requests: list[FetchRequest] = []
         self._correlation_ids: list[int] = []
         self._incoming = bytearray()
@@ -50,8 +71,11 @@ class LeaderEnd:
         self._frames.received(len(data))
         while (frame := self._frames.next_frame()) is not None:
             header = decode_request_header(frame)
-            assert header.api_version == FETCH_VERSION
-            self.requests.append(decode_fetch_request(FETCH_VERSION, frame, header.body_position))
+            if header.api_key == ApiKey.API_VERSIONS:
+                self._incoming += told_versions(header.correlation_id, self.spoken)
+                continue
+            self.api_version = header.api_version
+            self.requests.append(decode_fetch_request(self.api_version, frame, header.body_position))
             self._correlation_ids.append(header.correlation_id)
         return len(data)
 
@@ -78,6 +102,14 @@ class LeaderEnd:
     def close(self) -> None:
         self.is_closed = True
 
+    def _tags(self) -> bytes:
+        out = bytearray((len(self.tags),))
+        for tag, content in self.tags.items():
+            write_uvarint(out, tag)
+            write_uvarint(out, len(content))
+            out += content
+        return bytes(out)
+
     # The leader's hand
 
     async def answer(
@@ -88,7 +120,9 @@ class LeaderEnd:
         request: int = -1,
     ) -> None:
         """Answers the last request, or the one of that number, and lets the follower act on it."""
-        body = encode_fetch_response(FETCH_VERSION, partitions, session_id=session_id, error_code=error)
+        body = encode_fetch_response(self.api_version, partitions, session_id=session_id, error_code=error)
+        if self.tags:
+            body = [b"".join(map(bytes, body)).removesuffix(bytes(3)) + self._tags() + bytes(2)]  # type: ignore[arg-type]
         frame = encode_response_frame(self._correlation_ids[request], body, has_flexible_header=True)
         self._incoming += b"".join(bytes(chunk) for chunk in frame)  # type: ignore[arg-type]
         assert self.on_ready is not None, "nobody listens to this connection any more"
@@ -143,12 +177,14 @@ class Leaders:
     def __init__(self) -> None:
         self.ends: list[LeaderEnd] = []
         self.refusing: tuple[int, ...] = ()
+        #: Of connections that are made from now on.
+        self.spoken = SPOKEN
 
     async def connect(self, host: str, port: int) -> Channel:
         await trio.lowlevel.checkpoint()
         if port in self.refusing:
             raise ConnectionRefusedError
-        self.ends.append(LeaderEnd(port))
+        self.ends.append(LeaderEnd(port, self.spoken))
         return self.ends[-1]
 
     async def listen(self, host: str, port: int) -> Listener:
@@ -179,6 +215,19 @@ class Bench:
     async def apply(self, *states: PartitionState, full: bool = False) -> None:
         brokers = (endpoint(1), endpoint(2, port=9002), endpoint(3, port=9003))
         assert await self.node.apply(*states, full=full, brokers=brokers) == []
+        await trio.testing.wait_all_tasks_blocked()
+
+    async def restart(self, broker_id: int, *, port: int, epoch: int = 11) -> None:
+        """Let that leader's process end, and another register."""
+        self.end(port).close()
+        brokers = (endpoint(1), endpoint(2, port=9002), endpoint(3, port=9003))
+        told = [one for one in brokers if one.broker_id != broker_id]
+        told.append(endpoint(broker_id, epoch, port=port))
+        assert await self.node.apply(brokers=tuple(told)) == []
+        clock = trio.lowlevel.current_clock()
+        assert isinstance(clock, trio.testing.MockClock)
+        await trio.testing.wait_all_tasks_blocked()
+        clock.jump(RECONNECT_MS_MAX / 1_000)
         await trio.testing.wait_all_tasks_blocked()
 
     def end(self, port: int) -> LeaderEnd:

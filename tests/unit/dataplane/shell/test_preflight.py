@@ -65,8 +65,10 @@ def replying(answer: bytes) -> Serve:
     [
         (answer_of((0, 0, 11), (1, 4, REPLICA_FETCH_VERSION)), None, ""),
         (answer_of((1, 4, REPLICA_FETCH_VERSION + 3)), None, ""),
-        (answer_of((1, 4, REPLICA_FETCH_VERSION - 1)), ReachFailure.INCOMPATIBLE_VERSION, "up to version 16"),
-        (answer_of((0, 0, 11)), ReachFailure.INCOMPATIBLE_VERSION, "up to version -1"),
+        (answer_of((1, 4, REPLICA_FETCH_VERSION - 1)), None, ""),
+        (answer_of((1, 4, 14)), ReachFailure.INCOMPATIBLE_VERSION, "it speaks Fetch 4..14, this one 15..17"),
+        (answer_of((1, 18, 20)), ReachFailure.INCOMPATIBLE_VERSION, "speaks Fetch 18..20, this one 15..17"),
+        (answer_of((0, 0, 11)), ReachFailure.INCOMPATIBLE_VERSION, "it speaks Fetch none"),
         (
             answer_of((1, 4, 17), correlation_id=9),
             ReachFailure.INCOMPATIBLE_VERSION,

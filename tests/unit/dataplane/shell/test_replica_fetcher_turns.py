@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import trio
 import trio.testing
@@ -11,17 +11,30 @@ import trio.testing
 from dataplane.shell.leader_fetcher import TURN_BYTES_MAX
 from dataplane.shell.replica_fetcher import ReplicaFetchers
 from springtide.contract.epochs import BrokerEpoch
-from springtide.node.net import Channel, Listener, Poller
+from springtide.node.net import Buffer, Channel, Listener, Poller
 from springtide.node.topic_ids import topic_id_bytes
+from springtide.wire.apis import ApiKey
 from springtide.wire.fetch_response import FetchedPartition, encode_fetch_response
 from springtide.wire.framing import encode_response_frame
 from tests.kit.clocks import VirtualClock
+from tests.kit.dataplane.fetching import told_versions
 from tests.kit.dataplane.node import TOPIC_ID, Node, batch_of, endpoint, state
 from tests.kit.memory.disk import MemoryDisk
 from tests.kit.springtide.memory_net import MemoryChannel, MemoryPoller
 
 FETCH_VERSION = 17
 FIRST_CORRELATION_ID = 1
+
+
+class LeaderChannel(MemoryChannel):
+    """A connection to a leader that tells its versions at once, and the rest when the test says so."""
+
+    def send(self, chunks: Sequence[Buffer], *, is_more_at_hand: bool = False) -> int:
+        data = b"".join(chunks)
+        if int.from_bytes(data[4:6], "big") != ApiKey.API_VERSIONS:
+            return super().send(chunks, is_more_at_hand=is_more_at_hand)
+        self.incoming += told_versions(int.from_bytes(data[8:12], "big"))
+        return len(data)
 
 
 class OneLeader:
@@ -46,7 +59,7 @@ class Follower:
 
     def __init__(self) -> None:
         self.node = Node(MemoryDisk(), clock=VirtualClock())
-        self.channel = MemoryChannel()
+        self.channel = LeaderChannel()
         self.poller = MemoryPoller()
         self.fetchers = ReplicaFetchers(
             broker_id=1,

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import pytest
 from msgspec import structs
 
+from coordinator.shell.log_client import PRODUCE_VERSION
 from springtide.wire.apis import APIS, REPLICA_FETCH_VERSION, ApiKey
 from springtide.wire.codec import build, decode, encode, request_type, response_type, version_of
 from springtide.wire.errors import ErrorCode
@@ -32,12 +33,13 @@ from springtide.wire.fetch_response import (
     EpochEnd,
     FetchedPartition,
     FetchResponse,
+    UnknownRule,
     decode_fetch_response,
     encode_fetch_response,
 )
 from springtide.wire.framing import Chunk, FileChunk
 from springtide.wire.leader_hints import CurrentLeader, NodeEndpoint
-from springtide.wire.primitives import MalformedRequest, uuid_bytes
+from springtide.wire.primitives import MalformedRequest, uuid_bytes, write_uvarint
 from tests.kit.springtide.unread_file import UnreadFile
 
 T = TypeVar("T")
@@ -446,3 +448,28 @@ def test_mutated_answers_never_read_as_something_else(random_message: RandomMess
 def test_an_error_code_of_a_later_release_is_unknown() -> None:
     assert FetchedPartition("t", 0, 256).error is ErrorCode.UNKNOWN_SERVER_ERROR
     assert FetchResponse(0, 256, 0, []).error is ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+@pytest.mark.parametrize(
+    ("tag", "is_rule"), [(10_003, False), (10_099, False), (10_100, True), (10_199, True)]
+)
+def test_a_rule_of_a_later_release_is_refused_and_a_hint_skipped(tag: int, is_rule: bool) -> None:
+    version = REPLICA_FETCH_VERSION
+    data = FetchedPartition(bytes(range(16)), 0, 0, 5, 5, 0)
+    tags = bytearray(b"\x01")
+    write_uvarint(tags, tag)
+    tags += b"\x02hi"
+    body = joined(encode_fetch_response(version, [data])).removesuffix(bytes(3)) + tags + bytes(2)
+    if is_rule:
+        with pytest.raises(UnknownRule, match=f"tag {tag}"):
+            decode_fetch_response(version, memoryview(body), 0)
+    else:
+        assert decode_fetch_response(version, memoryview(body), 0).partitions == [data]
+
+
+def test_what_the_cluster_asks_unasked_is_served_by_the_release_before() -> None:
+    """Versions that no ApiVersions settles may be raised a release after their servers know them."""
+    served_before = {ApiKey.FETCH: (4, 18), ApiKey.PRODUCE: (3, 13)}
+    for api_key, version in ((ApiKey.FETCH, REPLICA_FETCH_VERSION), (ApiKey.PRODUCE, PRODUCE_VERSION)):
+        lowest, highest = served_before[api_key]
+        assert lowest <= version <= highest
