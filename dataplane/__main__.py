@@ -22,6 +22,7 @@ import trio
 
 from dataplane.broker import BrokerSettings, Ports, StorageBroker, listen
 from dataplane.core.log_port import LogError
+from dataplane.core.titles import NewerFormat
 from dataplane.core.workers import WorkersRefused, check_folders, worker_directory
 from dataplane.shell.compaction_process import CompactionProcess
 from dataplane.shell.config import BROKER_KEYS, OBSOLETE_VALIDATION, BrokerConfig
@@ -154,6 +155,9 @@ def _serve_alone(settings: BrokerSettings, data_dir: str, native: Implementation
     ports = Ports(compaction=CompactionProcess(), service=_service_manager())
     try:
         opened = open_broker(settings, ports, data_dir=data_dir, boot_id=_boot_id())
+    except NewerFormat as error:
+        _log.error("log_directory_refused path=%s cause=%s", data_dir, error)
+        return EXIT_DIRECTORY_REFUSED
     except LogDirRefused as error:
         hint = "choose another --data-dir, or see what is in it"
         _log.error("log_directory_refused path=%s cause=%s hint=%s", data_dir, error, hint)
@@ -183,7 +187,7 @@ class OpenedBroker:
 def open_broker(settings: BrokerSettings, ports: Ports, *, data_dir: str, boot_id: str) -> OpenedBroker:
     """Lock the directory and recover the logs. Blocks on the disk.
 
-    Raises LogDirRefused, LogError, OSError."""
+    Raises LogDirRefused, NewerFormat, LogError, OSError."""
     log_dir = open_log_dir(
         ports.disk,
         data_dir,
@@ -266,7 +270,7 @@ def _format(arguments: argparse.Namespace) -> int:
             new_dir_id=_new_dir_id(random.SystemRandom()),
             boot_id=_boot_id(),
         )
-    except (LogDirRefused, LogError) as error:
+    except (LogDirRefused, LogError, NewerFormat) as error:
         print(f"dataplane: {error}", file=sys.stderr)
         return EXIT_FAILED
     log_dir.abandon()

@@ -30,6 +30,7 @@ from __future__ import annotations
 
 from enum import Enum, auto
 
+from dataplane.core.compaction.known import round_in
 from dataplane.core.effects import (
     HIGH_WATERMARK_MOVED,
     LOG_START_MOVED,
@@ -53,6 +54,7 @@ from dataplane.core.log_port import Buffer, LogError
 from dataplane.core.producer_state import CorruptProducerSnapshot, decode_told_states
 from dataplane.core.results import FetchResult, LeaderAnswer
 from dataplane.core.role import ReplicaParts, ReplicaRole, check_position, out_of_range
+from dataplane.core.titles import NewerFormat
 from dataplane.core.watermarks import UNKNOWN_OFFSET
 from springtide.contract.epochs import LeaderEpoch
 from springtide.contract.lag_report import ProblemCode
@@ -362,7 +364,7 @@ class Follower(ReplicaRole):
             return None
         try:
             log.learn_producers(decode_told_states(bytes(producers), log_offset=log.log_end_offset))
-        except CorruptProducerSnapshot as corrupt:
+        except (CorruptProducerSnapshot, NewerFormat) as corrupt:
             return f"no producers: {corrupt}"
         return None
 
@@ -388,12 +390,16 @@ class Follower(ReplicaRole):
                     return f"a batch of epoch {header.leader_epoch} at offset {header.base_offset}"
                 if not crc_is_valid(records[position:], header):
                     return f"a batch with a wrong CRC at offset {header.base_offset}"
+                if header.is_control:
+                    round_in(header, records[position : position + header.size_bytes])
                 headers.append(header)
                 expected = header.next_offset
                 epoch_min = header.leader_epoch
                 end = position + header.size_bytes
         except CorruptBatch as corrupt:
             return f"no batches: {corrupt.reason}"
+        except NewerFormat as newer:
+            return f"what this broker must not take without knowing it: {newer}"
         if begin_at is not None:
             self._restart_at(begin_at)
         if headers:

@@ -21,8 +21,7 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from crc32c import crc32c
-
+from dataplane.core.titles import CorruptTitle, with_title, without_title
 from springtide.contract.epochs import NO_LEADER_EPOCH, LeaderEpoch
 from springtide.wire.fetch_response import EpochEnd
 
@@ -32,7 +31,7 @@ UNDEFINED_OFFSET = -1
 CHECKPOINT_BYTES_MAX = 64 * 1024 * 1024
 """More than a million elections of one partition; a larger file is no checkpoint of ours."""
 
-_CHECKPOINT_TITLE = "leader-epochs 1"
+_CHECKPOINT_TITLE = "leader-epochs"
 _RECONCILED = "reconciled"
 
 
@@ -180,21 +179,20 @@ class LeaderEpochs:
         body = "".join(f"{epoch} {start}\n" for epoch, start in self.entries).encode()
         if self.reconciled != UNDEFINED_EPOCH:
             body += f"{_RECONCILED} {self.reconciled}\n".encode()
-        return f"{_CHECKPOINT_TITLE} {crc32c(body):08x}\n".encode() + body
+        return with_title(_CHECKPOINT_TITLE, body)
 
 
 def decode_leader_epochs(encoded: bytes) -> LeaderEpochs:
-    """The history that `LeaderEpochs.encode` wrote. Raises CorruptEpochCheckpoint, on broken order too."""
+    """The history that `LeaderEpochs.encode` wrote. Raises CorruptEpochCheckpoint, on broken order
+    too, and NewerFormat."""
     if len(encoded) > CHECKPOINT_BYTES_MAX:
         raise CorruptEpochCheckpoint(f"{len(encoded)} bytes")
-    title, newline, body = encoded.partition(b"\n")
-    if not newline or title != f"{_CHECKPOINT_TITLE} {crc32c(body):08x}".encode():
-        raise CorruptEpochCheckpoint("title or CRC does not match")
     try:
+        body = without_title(_CHECKPOINT_TITLE, encoded)
         lines = [line.split() for line in body.decode("ascii").splitlines()]
         reconciled = int(lines.pop()[1]) if lines and lines[-1][0] == _RECONCILED else UNDEFINED_EPOCH
         epochs = LeaderEpochs(EpochStart(int(epoch), int(start)) for epoch, start in lines)
         epochs.reconcile(reconciled)
-    except (ValueError, IndexError) as error:
+    except (CorruptTitle, ValueError, IndexError) as error:
         raise CorruptEpochCheckpoint(str(error)) from error
     return epochs

@@ -36,6 +36,7 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
+from dataplane.core.titles import NewerFormat
 from springtide.contract.partition_state import WRITER_IDS
 from springtide.wire.errors import ErrorCode
 from springtide.wire.record_batch import SEQUENCE_MAX, BatchHeader
@@ -330,14 +331,20 @@ class ProducerStates:
 
 
 def decode_producer_states(encoded: bytes) -> ProducerStates:
-    """Reverse `ProducerStates.encode`; trust no count before the CRC. Raises CorruptProducerSnapshot."""
+    """Reverse `ProducerStates.encode`; trust no count before the CRC. Raises CorruptProducerSnapshot,
+    NewerFormat."""
     if len(encoded) < _SNAPSHOT_HEAD.size:
         raise CorruptProducerSnapshot(f"{len(encoded)} bytes")
     magic, version, crc, end_offset, producers = _SNAPSHOT_HEAD.unpack_from(encoded)
-    if magic != _SNAPSHOT_MAGIC or not 1 <= version <= _SNAPSHOT_VERSION_PARTIAL:
+    if magic != _SNAPSHOT_MAGIC or version < 1:
         raise CorruptProducerSnapshot(f"magic {magic!r}, version {version}")
-    if crc32c(memoryview(encoded)[_CRC_END:]) != crc:
+    is_newer = version > _SNAPSHOT_VERSION_PARTIAL
+    # From the next version on the CRC begins with it, for a flipped bit is no later release.
+    begun = crc32c(struct.pack(">H", version)) if is_newer else 0
+    if crc32c(memoryview(encoded)[_CRC_END:], begun) != crc:
         raise CorruptProducerSnapshot("CRC does not match")
+    if is_newer:
+        raise NewerFormat("a snapshot of producers", version, known=_SNAPSHOT_VERSION_PARTIAL)
     states = ProducerStates()
     states._end_offset = end_offset
     states.is_whole = version != _SNAPSHOT_VERSION_PARTIAL

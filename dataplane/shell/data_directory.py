@@ -19,14 +19,12 @@ from prometheus_client.metrics_core import Metric
 from dataplane.core.effects import CopyDivergent
 from dataplane.core.log_port import LogChanged, LogError, RottenBytes
 from dataplane.core.room import reserve_of
+from dataplane.core.titles import CorruptTitle, with_title, without_title
 from dataplane.shell.config import TopicSettings
 from dataplane.shell.hosted import HostedPartition
 from dataplane.shell.seals import Seals
 from dataplane.storage.checkpoints import (
     CHECKPOINT_BYTES_MAX,
-    CorruptCheckpoint,
-    with_title,
-    without_title,
 )
 from dataplane.storage.disk import Disk, read_whole, replace_durably
 from dataplane.storage.divergent import NotWritten, copy_divergent
@@ -69,9 +67,9 @@ def encode_seen(seen: Seen) -> bytes:
 def read_seen(disk: Disk, path: str) -> Seen:
     """Return the newest that this directory's broker heard from a controller (I5, one writer of metadata). A
     file with a flipped bit says nothing: a higher epoch than any controller's would stop the whole cluster.
-    Older releases wrote no title, at first the controller epoch alone."""
+    Older releases wrote no title, at first the controller epoch alone. Raise OSError, NewerFormat."""
     encoded = read_whole(disk, f"{path}/{CONTROLLER_EPOCH_FILE}", bytes_max=CONTROLLER_EPOCH_BYTES_MAX)
-    with suppress(CorruptCheckpoint):
+    with suppress(CorruptTitle):
         encoded = without_title(CONTROLLER_EPOCH_FILE, encoded or b"")
     try:
         match (encoded or b"").split():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
+from dataplane.core.titles import NewerFormat
 from dataplane.storage.log_dir import LogDir, StrayDirectory
 from dataplane.storage.log_settings import PartitionId
 from dataplane.storage.recovery import DamagedLog
@@ -18,7 +19,8 @@ LOADED_LOGGED_EVERY = 1_000
 def load_logs(log_dir: LogDir, *, wall_ms: Callable[[], int]) -> Sequence[ReplicaProblem]:
     """Open or recover every log, into `log_dir.logs`, and return the problems found: damaged logs, which go
     to quarantine whole, and missing records. Scans and fsyncs: call it in a thread, or before the loop runs.
-    Raises LogError."""
+    Raises LogError; NewerFormat for a log that a later release has written, before it has changed anything in
+    it."""
     problems = _load_logs(log_dir, wall_ms)
     if log_dir.claim.is_refuted:
         _log.warning(
@@ -38,7 +40,10 @@ def _load_logs(log_dir: LogDir, wall_ms: Callable[[], int]) -> list[ReplicaProbl
     problems: list[ReplicaProblem] = []
     names = log_dir.partition_names()
     for number, name in enumerate(names, start=1):
-        entry = log_dir.load(name, now_ms=wall_ms())
+        try:
+            entry = log_dir.load(name, now_ms=wall_ms())
+        except NewerFormat as newer:
+            raise newer.at(name) from newer
         if isinstance(entry, DamagedLog):
             why = f"damaged: {entry.reason}"
             moved = log_dir.quarantine_directory(entry.directory, why=why, now_ms=wall_ms())

@@ -3,6 +3,9 @@
 An id, an offset or an epoch that rotted into another valid one is worse than an unreadable one: a broker
 that remembers too high an epoch makes the controller stop, because the metadata seems to have gone back. So
 each object carries the CRC32C of its other fields. A file of an older release has none, and is believed.
+
+`version` is the version of an object's form, 1 where there is none, and `release` may name who wrote a later
+one (core/titles.py).
 """
 
 from __future__ import annotations
@@ -13,7 +16,10 @@ from typing import Any, Final
 
 from crc32c import crc32c
 
+from dataplane.core.titles import NewerFormat
+
 CRC_FIELD: Final = "crc32c"
+VERSION: Final = 1
 
 
 class CorruptJson(Exception):
@@ -25,8 +31,9 @@ def encode_checked(fields: Mapping[str, Any]) -> bytes:
     return json.dumps({**fields, CRC_FIELD: _checksum(fields)}, indent=2).encode() + b"\n"
 
 
-def decode_checked(encoded: bytes) -> dict[str, Any]:
-    """Return the fields without the CRC. Raise CorruptJson."""
+def decode_checked(encoded: bytes, name: str = "a file") -> dict[str, Any]:
+    """Return the fields without the CRC. name: of the file, for NewerFormat. Raise CorruptJson,
+    NewerFormat."""
     try:
         fields = json.loads(encoded)
     except ValueError as error:
@@ -36,6 +43,11 @@ def decode_checked(encoded: bytes) -> dict[str, Any]:
     written = fields.pop(CRC_FIELD, None)
     if written is not None and written != _checksum(fields):
         raise CorruptJson("its CRC does not match")
+    version = fields.get("version", VERSION)
+    if version != VERSION:
+        if isinstance(version, int) and version < VERSION:
+            raise CorruptJson(f"no version {version} was ever written")
+        raise NewerFormat(name, version, known=VERSION, release=str(fields.get("release", ""))[:40])
     return fields
 
 

@@ -13,8 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from crc32c import crc32c
-
+from dataplane.core.titles import CorruptTitle, with_title, without_title
 from dataplane.storage.disk import Disk, read_whole, replace_durably
 
 HIGH_WATERMARKS = "high-watermark-checkpoint"
@@ -25,10 +24,6 @@ CHECKPOINT_BYTES_MAX = 256 * 1024 * 1024
 
 PartitionKey = tuple[str, int]
 """(topic id, partition): topic names come back, ids never do (I21, topic ids decide)."""
-
-
-class CorruptCheckpoint(Exception):
-    """The bytes are no checkpoint file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,27 +43,15 @@ def encode_checkpoint(name: str, offsets: Mapping[PartitionKey, int]) -> bytes:
     return with_title(name, body)
 
 
-def with_title(name: str, body: bytes) -> bytes:
-    return f"{name} 1 {crc32c(body):08x}\n".encode() + body
-
-
-def without_title(name: str, encoded: bytes) -> bytes:
-    """Return what stands below the title. Raise CorruptCheckpoint."""
-    title, _, body = encoded.partition(b"\n")
-    if title != f"{name} 1 {crc32c(body):08x}".encode():
-        raise CorruptCheckpoint(f"{name}: title or CRC does not match")
-    return body
-
-
 def decode_checkpoint(name: str, encoded: bytes) -> dict[PartitionKey, int]:
-    """Raises CorruptCheckpoint."""
+    """Raises CorruptTitle, NewerFormat."""
     offsets = {}
     try:
         for line in without_title(name, encoded).decode("ascii").splitlines():
             topic_id, partition, log_offset = line.split()
             offsets[topic_id, int(partition)] = int(log_offset)
     except ValueError as error:
-        raise CorruptCheckpoint(f"{name}: {error}") from error
+        raise CorruptTitle(f"{name}: {error}") from error
     return offsets
 
 
@@ -79,21 +62,21 @@ def write_checkpoint(disk: Disk, directory: str, name: str, offsets: Mapping[Par
 
 def read_title(disk: Disk, directory: str, name: str) -> str:
     """Return the title of a checkpoint, which no other content has; "" if there is none that can be read.
-    Raise OSError."""
+    Raise OSError, NewerFormat."""
     encoded = read_whole(disk, f"{directory}/{name}", bytes_max=CHECKPOINT_BYTES_MAX)
     try:
         without_title(name, encoded or b"")
-    except CorruptCheckpoint:
+    except CorruptTitle:
         return ""
     return (encoded or b"").partition(b"\n")[0].decode("ascii")
 
 
 def read_checkpoint(disk: Disk, directory: str, name: str) -> ReadCheckpoint:
-    """Raises OSError only if the disk fails; a broken file is empty, with the reason."""
+    """Raises OSError only if the disk fails; a broken file is empty, with the reason. Raises NewerFormat."""
     encoded = read_whole(disk, f"{directory}/{name}", bytes_max=CHECKPOINT_BYTES_MAX)
     if encoded is None:
         return ReadCheckpoint({})
     try:
         return ReadCheckpoint(decode_checkpoint(name, encoded))
-    except CorruptCheckpoint as error:
+    except CorruptTitle as error:
         return ReadCheckpoint({}, str(error))

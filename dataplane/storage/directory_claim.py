@@ -3,7 +3,8 @@
 The shutdown protocol, on which the controller's trust rests (KIP-966; I11, unproven logs lose their seats
 first):
 
-- the marker is deleted, durably, as the *first* act after the lock (KAFKA-10471), before any log is read;
+- the marker is deleted, durably, as the *first* act after the lock (KAFKA-10471), before any log is read, and
+  before anything else is changed;
 - it is written last, after every log, checkpoint and epoch is durable, with the broker epoch it stands for
   and the title of the recovery points, which an older copy of the directory does not have; never when loading
   did not finish (KAFKA-15375) or the directory failed;
@@ -21,10 +22,12 @@ first):
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 
 from dataplane.core.log_port import LogError
 from dataplane.core.workers import folder_number
+from dataplane.storage.checked_json import CorruptJson, decode_checked
 from dataplane.storage.checkpoints import RECOVERY_POINTS, read_title
 from dataplane.storage.disk import (
     DirectoryLocked,
@@ -197,9 +200,12 @@ def _identify_directory(
 ) -> tuple[LogDirMeta | None, ShutdownKind, bool]:
     """Return whose the directory is, how its last user stopped, and whether an older copy seems to lie over
     it."""
+    # A directory of a later release is left as it is, with its marker: what tells its release is read first.
     marker = decode_marker(read_whole(disk, f"{path}/{MARKER_FILE}", bytes_max=META_BYTES_MAX))
-    unlink_durably(disk, f"{path}/{MARKER_FILE}")
     encoded = read_whole(disk, f"{path}/{META_FILE}", bytes_max=META_BYTES_MAX)
+    recovery_points = read_title(disk, path, RECOVERY_POINTS)
+    _check_release(encoded)
+    unlink_durably(disk, f"{path}/{MARKER_FILE}")
     if encoded is None:
         if any(disk.is_dir(f"{path}/{name}") for name in disk.listdir(path) if not is_anothers(name)):
             raise LogDirRefused(f"{path} holds directories but no {META_FILE}: whose data is this?")
@@ -210,7 +216,7 @@ def _identify_directory(
     kind = shutdown_kind(
         meta,
         marker=marker,
-        recovery_points=read_title(disk, path, RECOVERY_POINTS),
+        recovery_points=recovery_points,
         boot_id=boot_id,
         has_mount_mark=has_mount_mark,
         is_mark_fresh=is_mark_fresh(disk, path),
@@ -218,6 +224,12 @@ def _identify_directory(
     is_marked = marker is not None and marker.broker_epoch == meta.broker_epoch
     is_same = is_marked or (has_mount_mark and bool(boot_id) and boot_id == meta.boot_id)
     return meta, kind, is_same and kind is ShutdownKind.MACHINE_CRASH
+
+
+def _check_release(meta: bytes | None) -> None:
+    """Raise NewerFormat."""
+    with suppress(CorruptJson):
+        decode_checked(meta or b"", META_FILE)
 
 
 def is_anothers(name: str) -> bool:

@@ -26,10 +26,11 @@ cut.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 
 from dataplane.core.log_port import LogError
+from dataplane.core.titles import NewerFormat
 from dataplane.storage.checkpoints import PartitionKey
 from dataplane.storage.directory_claim import DirectoryClaim, claim_directory, is_anothers
 from dataplane.storage.disk import DELETED_SUFFIX, Disk, stored_bytes
@@ -346,17 +347,19 @@ class LogDir:
         partition = PartitionId(log.topic_id, log.topic, log.partition)
         path = f"{self.path}/{partition_directory(partition)}"
         note = self.quarantined.take_out(log, path)
-        entry = open_partition_log(
-            self._settings,
-            path,
-            partition=partition,
-            last_shutdown=ShutdownKind.PROCESS_CRASH,
-            recovery_point=note.recovery_point,
-            high_watermark=max(0, log.high_watermark),
-            log_start_offset=log.log_start_offset,
-            now_ms=now_ms,
-        )
-        if isinstance(entry, DamagedLog) or entry.log.log_end_offset != log.log_end_offset:
+        entry: OpenedLog | DamagedLog | None = None
+        with suppress(NewerFormat):
+            entry = open_partition_log(
+                self._settings,
+                path,
+                partition=partition,
+                last_shutdown=ShutdownKind.PROCESS_CRASH,
+                recovery_point=note.recovery_point,
+                high_watermark=max(0, log.high_watermark),
+                log_start_offset=log.log_start_offset,
+                now_ms=now_ms,
+            )
+        if not isinstance(entry, OpenedLog) or entry.log.log_end_offset != log.log_end_offset:
             if isinstance(entry, OpenedLog):
                 entry.log.abandon()
             why = f"not what it was when it was set aside ({log.why})"

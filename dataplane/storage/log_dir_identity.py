@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from dataplane.storage.checked_json import CorruptJson, decode_checked, encode_checked
+from dataplane.storage.checked_json import VERSION, CorruptJson, decode_checked, encode_checked
 from springtide.contract.epochs import NO_BROKER_EPOCH, BrokerEpoch
 from springtide.contract.session import ShutdownKind
 
@@ -39,12 +39,12 @@ class LogDirMeta:
 
 
 def encode_meta(meta: LogDirMeta) -> bytes:
-    fields = {"version": 1} | {name: getattr(meta, name) for name in LogDirMeta.__slots__}
+    fields = {"version": VERSION} | {name: getattr(meta, name) for name in LogDirMeta.__slots__}
     return encode_checked(fields)
 
 
 def decode_meta(encoded: bytes) -> LogDirMeta:
-    """Raises LogDirRefused."""
+    """Raises LogDirRefused, NewerFormat."""
     fields = _decode_object(META_FILE, encoded)
     try:
         fields["unanswered"] = tuple(fields.get("unanswered", ()))
@@ -109,11 +109,11 @@ def encode_marker(marker: CleanMarker) -> bytes:
 
 
 def decode_marker(encoded: bytes | None) -> CleanMarker | None:
-    """Return None if there is no marker that can be read."""
+    """Return None if there is no marker that can be read. Raise NewerFormat."""
     if encoded is None:
         return None
     try:
-        fields = decode_checked(encoded)
+        fields = decode_checked(encoded, "the clean-shutdown marker")
     except CorruptJson:
         return None
     broker_epoch, recovery_points = fields.get("broker_epoch"), fields.get("recovery_points", "")
@@ -123,9 +123,9 @@ def decode_marker(encoded: bytes | None) -> CleanMarker | None:
 
 
 def _decode_object(name: str, encoded: bytes) -> dict[str, Any]:
-    """Raises LogDirRefused."""
+    """Raises LogDirRefused, NewerFormat."""
     try:
-        return decode_checked(encoded)
+        return decode_checked(encoded, name)
     except CorruptJson as error:
         raise LogDirRefused(
             f"{name}: {error}; whose logs these are is not known: give the broker an empty directory"

@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from dataplane.core.compaction.rounds import Round
-from dataplane.storage.checkpoints import CorruptCheckpoint, with_title, without_title
+from dataplane.core.titles import CorruptTitle, with_title, without_title
 from dataplane.storage.disk import Disk, read_whole, replace_durably, unlink_durably
 from dataplane.storage.health import CorruptLog
 from dataplane.storage.segment import index_path, log_path, unlink_segment
@@ -76,14 +76,14 @@ def write_manifest(disk: Disk, directory: str, manifest: CompactionManifest) -> 
 
 def read_manifest(disk: Disk, directory: str) -> CompactionManifest | None:
     """Return a log's manifest, None without one. Raise CorruptLog if it can't be read: it was durable before
-    it had its name, so its bytes rotted. Raise OSError."""
+    it had its name, so its bytes rotted. Raise OSError, NewerFormat."""
     path = f"{directory}/{MANIFEST_FILE}"
     encoded = read_whole(disk, path, bytes_max=MANIFEST_BYTES_MAX)
     if encoded is None:
         return None
     try:
         return msgspec.json.decode(without_title(MANIFEST_FILE, encoded), type=CompactionManifest)
-    except (CorruptCheckpoint, msgspec.DecodeError) as error:
+    except (CorruptTitle, msgspec.DecodeError) as error:
         raise CorruptLog(f"{path}: {error}") from error
 
 

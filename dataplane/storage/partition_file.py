@@ -26,13 +26,14 @@ def encode_partition(partition: PartitionId) -> bytes:
 
 
 def read_partition(disk: Disk, directory: str) -> PartitionId:
-    """Return the partition that a directory holds. Raise LogDirRefused if it does not say, OSError."""
+    """Return the partition that a directory holds. Raise LogDirRefused if it does not say, OSError,
+    NewerFormat."""
     path = f"{directory}/{PARTITION_FILE}"
     encoded = read_whole(disk, path, bytes_max=PARTITION_FILE_BYTES_MAX)
     if encoded is None:
         raise LogDirRefused(f"no {PARTITION_FILE}")
     try:
-        fields = decode_checked(encoded)
+        fields = decode_checked(encoded, path)
     except CorruptJson as error:
         raise LogDirRefused(f"{PARTITION_FILE}: {error}") from None
     topic_id, topic, partition = (fields.get(name) for name in PartitionId._fields)

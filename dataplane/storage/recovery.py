@@ -142,7 +142,8 @@ def open_partition_log(
     now_ms: int,
 ) -> OpenedLog | DamagedLog:
     """Open or recover the log in `directory`. The three offsets are the checkpoints', 0 if there are none.
-    May take long (a scan, fsyncs): call it in a thread. Raises LogError if the disk fails."""
+    May take long (a scan, fsyncs): call it in a thread. Raises LogError if the disk fails, NewerFormat for a
+    file of a later release, or a round of compaction in the log."""
     recovery = _Recovery(
         settings,
         directory,
@@ -201,6 +202,7 @@ class _Recovery:
         damage = read_whole(self.disk, path, bytes_max=DAMAGED_BYTES_MAX)
         if damage is not None:
             raise _Damage(f"found while it was in use: {damage.decode(errors='replace')}", 0, refutes=False)
+        self.stored_seal = read_seal(self.disk, self.directory)
         self.manifest = finish_pass(self.disk, self.directory)
         bases, snapshot_offsets = self._read_directory()
         self._check_listed(bases)
@@ -522,7 +524,7 @@ class _Recovery:
         return log
 
     def _adopt_seal(self, log: PartitionLog) -> None:
-        seal = read_seal(self.disk, self.directory)
+        seal = self.stored_seal
         if seal is not None and seal.is_kept_by(log.epochs, log_end_offset=log.log_end_offset):
             log.seal.adopt(seal)
         else:

@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from dataplane.core.compaction.known import KnownRounds, PlacedRound
-from dataplane.storage.checkpoints import CorruptCheckpoint, with_title, without_title
+from dataplane.core.titles import CorruptTitle, with_title, without_title
 from dataplane.storage.disk import Disk, fsync_file, read_whole, replace, replace_durably
 from dataplane.storage.health import CorruptLog, LogHealth
 from springtide.wire.fetch_response import Compacted
@@ -42,13 +42,14 @@ class StoredCopied(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_rounds(disk: Disk, directory: str) -> StoredRounds | None:
-    """Return what was stored, nothing if there is no file, None if it was torn. Raise OSError."""
+    """Return what was stored, nothing if there is no file, None if it was torn. Raise OSError,
+    NewerFormat."""
     return _read(disk, f"{directory}/{ROUNDS_FILE}", StoredRounds)
 
 
 def read_whole_from(disk: Disk, directory: str) -> int:
-    """Return KnownRounds.whole_from as it was stored. Raise OSError; CorruptLog if it can't be read: the file
-    was durable before it had its name, so its bytes rotted."""
+    """Return KnownRounds.whole_from as it was stored. Raise OSError, NewerFormat; CorruptLog if it can't
+    be read: the file was durable before it had its name, so its bytes rotted."""
     path = f"{directory}/{COPIED_FILE}"
     stored = _read(disk, path, StoredCopied)
     if stored is None:
@@ -133,7 +134,7 @@ def _read(disk: Disk, path: str, kind: type[T]) -> T | None:
         return kind()
     try:
         return msgspec.json.decode(without_title(ROUNDS_FILE, encoded), type=kind)
-    except (CorruptCheckpoint, msgspec.DecodeError):
+    except (CorruptTitle, msgspec.DecodeError):
         return None
 
 

@@ -44,10 +44,11 @@ class Seal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_seal(disk: Disk, directory: str) -> Seal | None:
-    """Return the stored seal; None if there is none, or none that can be read. Raise OSError."""
+    """Return the stored seal; None if there is none, or none that can be read. Raise OSError,
+    NewerFormat."""
     encoded = read_whole(disk, f"{directory}/{SEAL_FILE}", bytes_max=SEAL_BYTES_MAX)
     try:
-        return None if encoded is None else msgspec.convert(decode_checked(encoded), Seal)
+        return None if encoded is None else msgspec.convert(decode_checked(encoded, SEAL_FILE), Seal)
     except (CorruptJson, msgspec.ValidationError):
         return None
 

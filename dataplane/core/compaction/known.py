@@ -26,6 +26,18 @@ class PlacedRound(NamedTuple):
     round_: Round
 
 
+def round_in(header: BatchHeader, batch: memoryview) -> PlacedRound | None:
+    """Return the round that a control batch is; None if it is none. Raise NewerFormat for a round of a later
+    release."""
+    if header.record_count != 1 or header.has_producer_id:
+        return None
+    with suppress(CorruptBatch):
+        (record,) = iter_records(batch)
+        if is_round_key(record.key):
+            return PlacedRound(record.offset, decode_round(record.value))
+    return None
+
+
 class KnownRounds:
     """The rounds of one log.
 
@@ -132,14 +144,10 @@ class KnownRounds:
 
     def on_appended(self, header: BatchHeader, batch: memoryview) -> None:
         """Take in a control batch that is in the log. One that says that it is a round and is none changes
-        nothing, on any replica."""
-        if header.record_count != 1 or header.has_producer_id:
-            return
-        with suppress(CorruptBatch):
-            (record,) = iter_records(batch)
-            is_new = self.applied is None or record.offset > self.applied.offset
-            if is_round_key(record.key) and is_new:
-                self._pending.append(PlacedRound(record.offset, decode_round(record.value)))
+        nothing, on any replica. Raise NewerFormat for a round of a later release."""
+        placed = round_in(header, batch)
+        if placed is not None and (self.applied is None or placed.offset > self.applied.offset):
+            self._pending.append(placed)
 
     def on_begun(self, placed: PlacedRound) -> None:
         """A pass that applies the round begins beside the log. A cut to below the round spoils the log from

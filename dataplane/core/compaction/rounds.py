@@ -23,6 +23,7 @@ import struct
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from dataplane.core.titles import NewerFormat
 from springtide.contract.epochs import NO_LEADER_EPOCH, LeaderEpoch
 from springtide.wire.record_batch import CorruptBatch
 from springtide.wire.records import NewRecord, encode_batch
@@ -35,6 +36,7 @@ at most a sixteenth of delete.retention.ms."""
 
 _KEY = struct.Struct(">hh")
 _KEY_VERSION = 0
+_VERSION = struct.Struct(">h")
 _VALUE = struct.Struct(">hqqqqB")
 _VALUE_VERSION = 0
 _WAITING = struct.Struct(">qq")
@@ -167,9 +169,13 @@ def is_round_key(key: bytes | None) -> bool:
 
 
 def decode_round(value: bytes | None) -> Round:
-    """Return the round in a control record's value; raise CorruptBatch if it is none."""
+    """Return the round in a control record's value; raise CorruptBatch if it is none, NewerFormat if a later
+    release wrote it: the record is sound, and its meaning is not known here."""
     try:
-        version, end, decided, floor, producers, count = _VALUE.unpack_from(value or b"")
+        (version,) = _VERSION.unpack_from(value or b"")
+        if version > _VALUE_VERSION:
+            raise NewerFormat("a round of compaction in the log", version, known=_VALUE_VERSION)
+        _, end, decided, floor, producers, count = _VALUE.unpack_from(value or b"")
         if (
             version == _VALUE_VERSION
             and value is not None

@@ -24,6 +24,7 @@ from springtide.contract.epochs import BrokerEpoch, LeaderEpoch
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch_response import EpochEnd
 from springtide.wire.record_batch import decode_header
+from tests.kit.dataplane.later_release import round_of_version
 from tests.kit.dataplane.replica import Bench, as_follower, batch_of, log_of
 from tests.kit.memory.log import MemoryLog
 
@@ -88,6 +89,24 @@ def test_bytes_that_are_no_batch_are_refused() -> None:
     effects = bench.fetched(LeaderAnswer(records=bytes(whole), high_watermark=1))
     assert codes_of(effects) == ["batch_refused"]
     assert bench.log.log_end_offset == 0
+
+
+def test_a_round_of_a_later_release_is_not_taken_and_costs_nothing_that_is_here() -> None:
+    """It is sound, and so is the leader's log: this broker must not go on as if it were not there (I35, equal
+    rounds leave equal replicas)."""
+    bench = following(log_of(1, 1), high_watermark=2)
+    records = round_of_version(1, base_offset=2) + batch_of(base_offset=3, leader_epoch=1)
+    effects = bench.fetched(LeaderAnswer(records=records, high_watermark=4))
+    assert isinstance(effects[0], BackOff)
+    assert codes_of(effects) == ["batch_refused"]
+    (report,) = (effect for effect in effects if isinstance(effect, ReportProblem))
+    assert (
+        "a round of compaction in the log is in format 1, written by a later release" in report.problem.detail
+    )
+    assert (bench.log.log_start_offset, bench.log.log_end_offset, bench.log.rounds.pending) == (0, 2, ())
+    records = round_of_version(0, base_offset=2)
+    assert codes_of(bench.fetched(LeaderAnswer(records=records, high_watermark=3))) == ["batch_taken"]
+    assert [placed.offset for placed in bench.log.rounds.pending] == [2]
 
 
 def test_a_batch_that_lies_below_an_empty_logs_start_is_none_of_it() -> None:

@@ -50,7 +50,7 @@ def test_what_is_no_round_changes_nothing() -> None:
     rounds = KnownRounds()
     for key, value in (
         (b"\0\0\0\1", b"a marker's"),
-        (b"\0\0" + CONTROL_TYPE_ROUND.to_bytes(2, "big"), b"none"),
+        (b"\0\0" + CONTROL_TYPE_ROUND.to_bytes(2, "big"), b"\0\0none"),
     ):
         batch = encode_batch([NewRecord(key, value)], is_control=True)
         rounds.on_appended(decode_header(batch), memoryview(batch))

@@ -21,6 +21,7 @@ from dataplane.core.compaction.rounds import (
     must_restart_after_cut,
     next_round,
 )
+from dataplane.core.titles import NewerFormat
 from springtide.contract.epochs import LeaderEpoch
 from springtide.wire.record_batch import CorruptBatch, decode_header
 from springtide.wire.records import iter_records
@@ -54,7 +55,15 @@ def test_a_round_is_read_as_it_was_written(round_: Round) -> None:
 @given(st.none() | st.binary(max_size=80))
 def test_other_bytes_are_no_round(value: bytes | None) -> None:
     with pytest.raises(CorruptBatch):
-        decode_round(b"\x00\x01" + value if value is not None else None)
+        decode_round(b"\xff\xff" + value if value is not None else None)
+    if value:
+        with pytest.raises(CorruptBatch):
+            decode_round(b"\0\0" + value[:33])
+
+
+def test_a_later_version_is_of_a_later_release() -> None:
+    with pytest.raises(NewerFormat, match="a round of compaction in the log is in format 1"):
+        decode_round(b"\0\1")
 
 
 def test_a_transaction_marker_is_no_round() -> None:
