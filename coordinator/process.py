@@ -108,6 +108,7 @@ class CoordinatorProcess:
             on_turn_end=self.shards.send_written,
             collect=self._collect,
             is_ready=lambda: self.session.status is BrokerStatus.ACTIVE,
+            notes=self.shards.notes,
             write_more=lambda: write_groups(self.groups.seen),
         )
         self.server = node.server

@@ -5,7 +5,8 @@ and 1 are committed offsets, type 2 the group of the classic protocol. What Kafk
 offsets in version 4 (version 1 where a client names an expiry), groups in version 3. All versions up to 4 are
 read.
 
-Bytes are checked before anything is allocated for them. UnreadableGroupRecord is the only exception.
+Bytes are checked before anything is allocated for them. UnreadableGroupRecord is the only exception, and
+NewerGroupRecord one of them.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from functools import lru_cache
 from typing import NamedTuple, TypeVar
 from uuid import UUID
 
+from coordinator.core.machine import UnreadableState
+from springtide.levels import NEWEST, RELEASES
 from springtide.wire.primitives import (
     REQUEST_ELEMENTS_MAX,
     MalformedRequest,
@@ -58,8 +61,12 @@ _ID_TAGS = bytes((1, _TOPIC_ID_TAG, 16))
 _TIMEOUTS = struct.Struct(">ii")
 
 
-class UnreadableGroupRecord(Exception):
+class UnreadableGroupRecord(UnreadableState):
     """The bytes are no key or value of `__consumer_offsets` that Kafka 4.3 can read."""
+
+
+class NewerGroupRecord(UnreadableGroupRecord):
+    """The record is of a type or version that only a later release knows."""
 
 
 class OffsetKey(NamedTuple):
@@ -78,7 +85,7 @@ class GroupKey(NamedTuple):
 
 
 class OtherKey(NamedTuple):
-    """A key of another type, to be skipped."""
+    """A key of another type: of Kafka's other groups, or of a later release."""
 
     key_type: int
 
@@ -321,7 +328,12 @@ def _read(read: Callable[[Reader], T], buffer: bytes) -> T:
 
 def _read_version(reader: Reader) -> int:
     version = reader.int16()
-    if not 0 <= version <= _VERSION_MAX:
+    if version > _VERSION_MAX:
+        raise NewerGroupRecord(
+            f"version {version} is of a later release; this one, {RELEASES[NEWEST]}, reads up to version "
+            f"{_VERSION_MAX}"
+        )
+    if version < 0:
         raise MalformedRequest(f"version {version} is not known")
     return version
 

@@ -27,6 +27,11 @@ class ShardRecord(NamedTuple):
     value: bytes | None
 
 
+class UnreadableState(Exception):
+    """A record of the log can't be taken in: a later release wrote it, or it is none of ours. What was
+    replayed is not the shard's state, and must not be served."""
+
+
 class RequestReply(Struct, frozen=True):
     """token: the request's, chosen by the shell. message: a value of the machine's own (JoinGroupReply)."""
 
@@ -84,7 +89,8 @@ class Machine(Protocol):
     def apply(self, record: ShardRecord, offset: int) -> None:
         """Apply a record to the latest view: of this process's own step, of a replay, or of a standby's tail.
 
-        Total: takes any legal history and any legal compaction of it. Skips unknown key types.
+        Total: takes any legal history and any legal compaction of it. Raise UnreadableState for a record of
+        an unknown type or version: it may hold what must be seen before anything is served.
         """
 
     def committed(self, offset: int) -> None:

@@ -7,7 +7,8 @@
     start --> FOLLOWING --given, level--> ASKING --named--> OPENING --written--> READING --nonce--> SERVING
                  ^                          |                  |                    |                  |
                  |                          v                  +--- fenced ---------+                  |
-                 |                       STOPPED: the log knows a later writer      |                  |
+                 |                       STOPPED: the log knows a later writer, or  |                  |
+                 |                                    what can't be read            |                  |
                  +------------------------------------------------------------------+                  |
                                 CLOSED <--fenced, broken, cut-- FINISHING <--taken---------------------+
 
@@ -32,6 +33,8 @@ The rules:
    records of a turn are one batch, as far as it has room.
 9. (ahead) A writer in the log that is not below the one that the controller names afterwards proves that the
    controller's metadata went back: stop, and say so.
+10. (unread) A record that can't be taken in, such as a later release's, stops the shard here: no client is
+    answered without it, and it is not tried again and again.
 
 Pure: `step` takes an event and the clocks and returns effects. A clock's reading is an argument, a nonce a
 part of an event.
@@ -43,7 +46,7 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import assert_never
 
-from coordinator.core.machine import Machine, StepOutcome, TimerDue
+from coordinator.core.machine import Machine, StepOutcome, TimerDue, UnreadableState
 from coordinator.core.opening import opening_record
 from coordinator.core.replay import NO_WRITER, ShardReplay
 from coordinator.core.shard_ports import (
@@ -53,6 +56,7 @@ from coordinator.core.shard_ports import (
     Ending,
     LeaderKnown,
     LogIsAhead,
+    LogIsUnreadable,
     LogWasRead,
     ReadLog,
     RequestCame,
@@ -276,13 +280,16 @@ class ShardRuntime:
                 return
             try:
                 replay.read(event.batches)
+                if self.phase is ShardPhase.READING:
+                    replay.apply(None)
+                elif replay.position >= event.high_watermark:
+                    replay.apply()
             except CorruptBatch:  # the leader's scrub finds it
                 self._read_later()
                 return
-            if self.phase is ShardPhase.READING:
-                replay.apply(None)
-            elif replay.position >= event.high_watermark:
-                replay.apply()
+            except UnreadableState as error:
+                self._stop_unread(str(error))
+                return
             self.is_level = replay.is_applied and replay.position >= event.high_watermark
         if self.phase is ShardPhase.READING and self._has_ended_reading():
             return
@@ -292,6 +299,12 @@ class ShardRuntime:
             self._read_on()
         else:
             self._read_later()
+
+    def _stop_unread(self, detail: str) -> None:
+        self.phase = ShardPhase.STOPPED
+        self.is_level = False
+        self._writer = None
+        self._effects += [SetTimer(ShardTimer.SEND, None), LogIsUnreadable(detail)]
 
     # Opening.
 

@@ -174,4 +174,13 @@ class LogIsAhead(Struct, frozen=True):
     named: WriterId
 
 
-ShardEffect = AppendBatch | ReadLog | AskWriter | AnswerRequest | SetTimer | ShardClosed | LogIsAhead
+class LogIsUnreadable(Struct, frozen=True):
+    """The log holds what this process can't take in (machine.UnreadableState), so it must not serve the
+    shard. The runtime stops; tell an operator."""
+
+    detail: str
+
+
+ShardEffect = (
+    AppendBatch | ReadLog | AskWriter | AnswerRequest | SetTimer | ShardClosed | LogIsAhead | LogIsUnreadable
+)

@@ -22,6 +22,7 @@ from coordinator.core.shard_ports import (
     BatchAnswered,
     LeaderKnown,
     LogIsAhead,
+    LogIsUnreadable,
     LogWasRead,
     ReadLog,
     RequestCame,
@@ -87,13 +88,15 @@ class ShardParts(LogParts):
 class ShardHost:
     """on_closed: called when the runtime has closed, or failed. opening_ms: from being given to serving, None
     before. ahead: set where the log holds what the controller can't have named yet: the shard stays
-    stopped."""
+    stopped. unread: why it stays stopped because of a record that this process can't take in; "": it does
+    not."""
 
     def __init__(self, key: PartitionKey, parts: ShardParts, on_closed: Callable[[ShardHost], None]) -> None:
         self.key = key
         self.is_owner = False
         self.opening_ms: int | None = None
         self.ahead: LogIsAhead | None = None
+        self.unread = ""
         self.runtime = ShardRuntime(
             parts.new_machine, read_pause_ms=READ_PAUSE_MS, is_current=parts.is_current
         )
@@ -241,6 +244,12 @@ class ShardHost:
             case LogIsAhead(found=found, named=named):
                 _log.error("shard_stopped shard=%d found=%s named=%s", self.key[1], found, named)
                 self.ahead = effect
+            case LogIsUnreadable(detail=detail):
+                self.unread = (
+                    f"shard {self.key[1]} is not served: this process can't read all of its log: {detail}. "
+                    "Upgrade it, or give the shard to a coordinator of a later release"
+                )
+                _log.error("shard_stopped shard=%d cause=%s", self.key[1], self.unread)
             case _:
                 assert_never(effect)
 

@@ -128,6 +128,10 @@ class Shards:
             self._look_at(partition)
         self._parts.end_turn()
 
+    def notes(self) -> Iterator[str]:
+        """Yield why shards are not served that are of another release."""
+        return (host.unread for host in self._hosts.values() if host.unread)
+
     def level(self) -> tuple[LevelShards, ...]:
         """Return the shards that this process could take over now, for its heartbeats."""
         partitions = tuple(sorted(partition for partition, host in self._hosts.items() if host.is_level))
@@ -245,7 +249,7 @@ class Shards:
 
 def _state_of(host: ShardHost) -> str:
     """Return the state as Kafka's metric names it, `followed` for a standby's."""
-    if host.ahead is not None:
+    if host.ahead is not None or host.unread:
         return "failed"
     if host.runtime.phase is ShardPhase.SERVING:
         return "active"

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
 from coordinator.core.group_records import (
     CommittedOffset,
     GroupKey,
+    NewerGroupRecord,
     OffsetKey,
     StoredGroup,
+    UnreadableGroupRecord,
     decode_group,
     decode_key,
     decode_offset,
 )
 from coordinator.core.machine import ShardRecord
 from coordinator.core.views import TwoViews
+from springtide.levels import NEWEST, RELEASES
+
+T = TypeVar("T")
 
 
 class GroupStore:
-    """The replayed state of a shard. Legacy offsets (type 0) are skipped like keys of other types: they have
-    never been written here, and a tombstone of type 1 would not remove them."""
+    """The replayed state of a shard. Legacy offsets (type 0) are skipped: they have never been written here,
+    and a tombstone of type 1 would not remove them."""
 
     __slots__ = ("_keys", "groups", "offsets")
 
@@ -30,17 +36,23 @@ class GroupStore:
         self._keys: dict[str, dict[OffsetKey, None]] = {}
 
     def apply(self, record: ShardRecord, offset: int) -> None:
-        """Apply a record to the latest view. Raise UnreadableGroupRecord for one that Kafka could not
-        read."""
+        """Apply a record to the latest view. Raise UnreadableGroupRecord for one that Kafka could not read,
+        and for one of another type: groups would be served without what it says. A tombstone takes only away
+        what is not here."""
         key = decode_key(record.key)
         if isinstance(key, OffsetKey):
             if not key.is_legacy:
-                value = None if record.value is None else decode_offset(record.value)
+                value = None if record.value is None else _read(decode_offset, record.value, key.group_id)
                 self.offsets.set(key, value, offset)
                 self._keys.setdefault(key.group_id, {})[key] = None
         elif isinstance(key, GroupKey):
-            stored = None if record.value is None else decode_group(record.value)
+            stored = None if record.value is None else _read(decode_group, record.value, key.group_id)
             self.groups.set(key.group_id, stored, offset)
+        elif record.value is not None:
+            raise NewerGroupRecord(
+                f"the record at offset {offset} is of type {key.key_type}, which this release, "
+                f"{RELEASES[NEWEST]}, does not know"
+            )
 
     def commit(self, offset: int) -> None:
         self.groups.commit(offset)
@@ -81,3 +93,10 @@ class GroupStore:
             self._keys.pop(group_id, None)
         found = ((key, view(key)) for key in sorted(keys))
         return [(key, value) for key, value in found if value is not None]
+
+
+def _read(decode: Callable[[bytes], T], value: bytes, group_id: str) -> T:
+    try:
+        return decode(value)
+    except UnreadableGroupRecord as error:
+        raise type(error)(f"group {group_id[:200]!r}: {error}") from error

@@ -10,13 +10,15 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import NamedTuple
 
-from coordinator.core.machine import RequestReply, ShardRecord, StepOutcome, Timer, TimerDue
+from coordinator.core.machine import RequestReply, ShardRecord, StepOutcome, Timer, TimerDue, UnreadableState
 from coordinator.core.views import TwoViews
 from springtide.wire.errors import ErrorCode
 
 COUNTER = b"counter"
 CELLS = tuple(b"cell-%d" % n for n in range(6))
 TICK = "tick"
+OF_A_LATER_RELEASE = b"of a later release"
+"""The key of a record that no CounterMachine can take in."""
 
 
 class Increment(NamedTuple):
@@ -125,6 +127,8 @@ class CounterMachine:
         return (Timer(TICK, now_ms + self._tick_ms),) if self._tick_ms else ()
 
     def apply(self, record: ShardRecord, offset: int) -> None:
+        if record.key == OF_A_LATER_RELEASE:
+            raise UnreadableState("a record of a later release")
         self.state.set(record.key, record.value, offset)
 
     def committed(self, offset: int) -> None:

@@ -14,6 +14,7 @@ from coordinator.core.shard_ports import (
     BatchAnswered,
     LeaderKnown,
     LogIsAhead,
+    LogIsUnreadable,
     LogWasRead,
     ReadLog,
     RequestCame,
@@ -113,7 +114,7 @@ class ShardDesk:
                 self.timers.pop(key, None)
             case SetTimer(key=key, at_ms=int() as at_ms):
                 self.timers[key] = at_ms
-            case ShardClosed() | LogIsAhead():
+            case ShardClosed() | LogIsAhead() | LogIsUnreadable():
                 self.timers.clear()
 
     def deliver(self) -> None:

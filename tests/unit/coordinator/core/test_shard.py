@@ -12,6 +12,7 @@ from coordinator.core.shard_ports import (
     Ending,
     LeaderKnown,
     LogIsAhead,
+    LogIsUnreadable,
     LogWasRead,
     RequestCame,
     SetTimer,
@@ -30,6 +31,7 @@ from springtide.wire.records import NewRecord, encode_batch, iter_records
 from tests.kit.coordinator.counter import (
     CELLS,
     COUNTER,
+    OF_A_LATER_RELEASE,
     TICK,
     AwaitNothing,
     Counted,
@@ -722,3 +724,45 @@ def test_a_shard_that_is_taken_while_it_opens_is_followed_again(
     other.increment(1)
     desk.wait()
     assert live(desk) == live(other)
+
+
+def later(log: FencedLog) -> None:
+    """A later release's owner writes what this one can't take in, and is gone."""
+    record = NewRecord(OF_A_LATER_RELEASE, b"value", 0)
+    log.append(encode_batch([record], producer_id=WRITER_ID, producer_epoch=0, base_sequence=0))
+
+
+def test_what_can_not_be_read_stops_the_shard_and_is_said_once(
+    log: FencedLog, controller: ControllerOfOne
+) -> None:
+    later(log)
+    desk = ShardDesk(log, controller)
+    desk.open()
+    assert desk.runtime.phase is ShardPhase.STOPPED
+    assert not desk.runtime.is_level
+    told = [effect for effect in desk.effects if isinstance(effect, LogIsUnreadable)]
+    assert told == [LogIsUnreadable("a record of a later release")]
+    assert read_counter(desk, 1) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    for event in (LeaderKnown(LeaderEpoch(9), LeaderEpoch(9)), ShardTaken(), ShardGiven()):
+        assert not desk.runtime.step(event, now_ms=5, wall_ms=5)
+
+
+def test_a_standby_stops_at_what_it_can_not_read(log: FencedLog, controller: ControllerOfOne) -> None:
+    standby = ShardDesk(log, controller)
+    later(log)
+    standby.follow()
+    assert standby.runtime.phase is ShardPhase.STOPPED
+    assert not standby.runtime.is_level
+
+
+def test_requests_that_wait_for_an_opening_that_meets_it_are_answered(
+    log: FencedLog, controller: ControllerOfOne
+) -> None:
+    desk = ShardDesk(log, controller)
+    desk.is_holding = True
+    desk.open()
+    desk.step(RequestCame(1, ReadCounter(1)))
+    later(log)
+    desk.deliver()
+    assert desk.runtime.phase is ShardPhase.STOPPED
+    assert desk.answers[1] is ErrorCode.COORDINATOR_NOT_AVAILABLE

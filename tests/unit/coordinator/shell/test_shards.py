@@ -11,7 +11,7 @@ from springtide.contract.updates import UpdateBatch
 from springtide.wire.errors import ErrorCode
 from springtide.wire.record_batch import decode_header
 from springtide.wire.records import NewRecord, encode_batch
-from tests.kit.coordinator.counter import AwaitNothing, Counted, ReadCounter
+from tests.kit.coordinator.counter import OF_A_LATER_RELEASE, AwaitNothing, Counted, ReadCounter
 from tests.kit.coordinator.shard_world import TOPIC_ID, CoordinatorShell, ShardWorld, in_shard_world
 
 ONE, OTHER = 1001, 1002
@@ -384,6 +384,32 @@ def test_a_log_that_is_ahead_of_the_controller_stops_the_shard_until_the_control
             assert len(world.asked) == 1
             world.name(0, WriterId(WRITER_IDS.start + world.states[0].partition_epoch + 1))
         await one.opened(0)
+
+    in_shard_world(story)
+
+
+def test_a_shard_with_a_record_of_a_later_release_is_not_served_and_not_tried_without_end(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def story(world: ShardWorld) -> None:
+        record = NewRecord(OF_A_LATER_RELEASE, b"value", 0)
+        first = WRITER_IDS.start
+        world.logs[0].append(encode_batch([record], producer_id=first, producer_epoch=0, base_sequence=0))
+        one = await world.start_coordinator(ONE)
+        world.assign(ONE)
+        await trio.sleep(60)
+        assert one.answers[one.increment(0)] is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert one.metrics()["kafka_server_group_coordinator_metrics_num_partitions/failed"] == 1
+        assert one.metrics()["springtide_shard_endings_total"] == 0
+        assert list(one.shards.notes()) == [
+            "shard 0 is not served: this process can't read all of its log: a record of a later release. "
+            "Upgrade it, or give the shard to a coordinator of a later release"
+        ]
+        assert len([line for line in caplog.records if "shard_stopped" in line.message]) == 1
+        assert not [line for line in caplog.records if "shard_failed" in line.message]
+        world.assign(OTHER)
+        await trio.sleep(1)
+        assert list(one.shards.notes()) == []
 
     in_shard_world(story)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.core.group_records import UnreadableGroupRecord
+from coordinator.core.group_records import NewerGroupRecord, UnreadableGroupRecord
 from coordinator.core.groups.machine import GroupMachine
 from coordinator.core.groups.options import GroupOptions
 from coordinator.core.groups.requests import Leaver
@@ -73,12 +73,27 @@ def test_a_group_whose_emptiness_was_refused_is_still_empty_here_and_can_be_dele
     assert desk.state == "Empty"
 
 
-def test_records_of_other_types_are_skipped_and_garbage_is_not() -> None:
+def test_legacy_offsets_are_skipped_and_garbage_is_not() -> None:
     machine = GroupMachine(GroupOptions())
-    for number, key_type in enumerate((0, 3, 8, 16, 99)):
-        body = b"\x00\x01g\x00\x01t\x00\x00\x00\x00" if key_type == 0 else b"anything"
-        machine.apply(ShardRecord(key_type.to_bytes(2) + body, b"\x00\x00"), number)
-    machine.committed(5)
+    machine.apply(ShardRecord(b"\0\0\x00\x01g\x00\x01t\x00\x00\x00\x00", b"\x00\x00"), 0)
+    machine.committed(1)
     assert machine.opened(0, 0).timers
     with pytest.raises(UnreadableGroupRecord):
-        machine.apply(ShardRecord(b"\x00\x02\x00\x01g", b"\x00\x09"), 5)
+        machine.apply(ShardRecord(b"\x00\x02\x00\x01g", b"\x00\x03"), 1)
+
+
+def test_a_version_of_a_later_release_is_told_with_its_group_and_both_releases() -> None:
+    machine = GroupMachine(GroupOptions())
+    text = "group 'g': version 9 is of a later release; this one, 0.2, reads up to version 4"
+    for key in (b"\x00\x02\x00\x01g", b"\x00\x01\x00\x01g\x00\x01t\x00\x00\x00\x00"):
+        with pytest.raises(NewerGroupRecord, match=text):
+            machine.apply(ShardRecord(key, b"\x00\x09" + bytes(40)), 5)
+
+
+@pytest.mark.parametrize("key_type", [3, 8, 16, 99])
+def test_a_type_of_a_later_release_is_not_skipped_but_its_tombstone_is(key_type: int) -> None:
+    machine = GroupMachine(GroupOptions())
+    key = key_type.to_bytes(2) + b"anything"
+    machine.apply(ShardRecord(key, None), 6)
+    with pytest.raises(NewerGroupRecord, match=f"at offset 7 is of type {key_type}, .*0.2, does not know"):
+        machine.apply(ShardRecord(key, b"\x00\x00"), 7)
