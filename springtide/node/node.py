@@ -60,6 +60,7 @@ class ContextParts(TypedDict):
     quotas: ClientQuotas
     wall_ms: Callable[[], int]
     mono_ms: Callable[[], int]
+    level: Callable[[], Level]
 
 
 class SessionParts(TypedDict):
@@ -177,6 +178,7 @@ class ServingNode:
             quotas=self.quotas,
             wall_ms=self.clock.wall_ms,
             mono_ms=self.clock.mono_ms,
+            level=lambda: self.level,
         )
 
     def session_parts(self, context: NodeContext) -> SessionParts:

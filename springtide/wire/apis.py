@@ -80,6 +80,7 @@ class ApiKey(IntEnum):
     ALTER_CLIENT_QUOTAS = 49
     DESCRIBE_USER_SCRAM_CREDENTIALS = 50
     ALTER_USER_SCRAM_CREDENTIALS = 51
+    UPDATE_FEATURES = 57
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
     CONSUMER_GROUP_HEARTBEAT = 68
@@ -158,6 +159,7 @@ APIS: dict[int, ApiSpec] = {
         ApiSpec(
             ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, 0, flexible_since=0, served_since=0, release=NEXT_RELEASE
         ),
+        ApiSpec(ApiKey.UPDATE_FEATURES, 0, 2, flexible_since=0, served_since=0, release=NEXT_RELEASE),
         ApiSpec(ApiKey.DESCRIBE_CLUSTER, 0, 2, flexible_since=0, served_since=0, release=NEXT_RELEASE),
         ApiSpec(ApiKey.DESCRIBE_PRODUCERS, 0, 0, flexible_since=0, served_since=0),
         ApiSpec(

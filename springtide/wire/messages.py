@@ -1333,6 +1333,34 @@ class AlterUserScramCredentialsResponse(ResponseMessage, frozen=True, kw_only=Tr
     results: tuple[AlterUserScramCredentialsResult, ...] = ()
 
 
+class UpdateFeaturesFeatureUpdateKey(MessagePart, frozen=True, kw_only=True):
+    feature: String = ""
+    max_version_level: Int16 = 0
+    allow_downgrade: Annotated[Bool, In(until=0)] = False
+    upgrade_type: Annotated[Int8, In(1)] = 1
+
+
+class UpdateFeaturesRequest(RequestMessage, frozen=True, kw_only=True):
+    API: ClassVar[ApiKey] = ApiKey.UPDATE_FEATURES
+    timeout_ms: Int32 = 60000
+    feature_updates: tuple[UpdateFeaturesFeatureUpdateKey, ...] = ()
+    validate_only: Annotated[Bool, In(1)] = False
+
+
+class UpdateFeaturesUpdatableFeatureResult(MessagePart, frozen=True, kw_only=True):
+    feature: String = ""
+    error_code: Error = ErrorCode.NONE
+    error_message: NullableString = None
+
+
+class UpdateFeaturesResponse(ResponseMessage, frozen=True, kw_only=True):
+    API: ClassVar[ApiKey] = ApiKey.UPDATE_FEATURES
+    throttle_time_ms: Int32 = 0
+    error_code: Error = ErrorCode.NONE
+    error_message: NullableString = None
+    results: Annotated[tuple[UpdateFeaturesUpdatableFeatureResult, ...], In(until=1)] = ()
+
+
 class DescribeClusterRequest(RequestMessage, frozen=True, kw_only=True):
     API: ClassVar[ApiKey] = ApiKey.DESCRIBE_CLUSTER
     include_cluster_authorized_operations: Bool = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from springtide.kafka_features import told_features
 from springtide.node.handlers.context import NodeContext, Request
 from springtide.node.refusals import software_of
 from springtide.wire.apis import APIS
@@ -9,17 +10,22 @@ from springtide.wire.errors import ErrorCode
 from springtide.wire.framing import Chunk, encode_response_frame
 from springtide.wire.messages import (
     ApiVersionsApiVersion,
+    ApiVersionsFinalizedFeatureKey,
     ApiVersionsRequest,
     ApiVersionsResponse,
+    ApiVersionsSupportedFeatureKey,
 )
 from springtide.wire.typed import write_message
 
 SOFTWARE_SINCE = 3
+LOWEST_ZERO_SINCE = 4
+"""Clients of earlier versions refuse the answer if a feature's lowest version is 0 (KAFKA-17011)."""
 
 
-def handle(_context: NodeContext, request: Request, message: ApiVersionsRequest) -> None:
-    """Answer with all versions. From v3 on an unusable name of the client's software is an error, as in
-    Kafka."""
+def handle(context: NodeContext, request: Request, message: ApiVersionsRequest) -> None:
+    """Answer with all versions, and the cluster's features; of two answers clients take the features with the
+    higher epoch, and a level never falls. From v3 on an unusable name of the client's software is an error,
+    as in Kafka."""
     error = ErrorCode.NONE
     if request.api_version >= SOFTWARE_SINCE:
         software = software_of(message.client_software_name, message.client_software_version)
@@ -27,7 +33,27 @@ def handle(_context: NodeContext, request: Request, message: ApiVersionsRequest)
             error = ErrorCode.INVALID_REQUEST
         else:
             request.answer.connection.software = software
-    request.reply(ApiVersionsResponse(error_code=error, api_keys=_api_keys()))
+    level = context.level()
+    features = told_features(level)
+    request.reply(
+        ApiVersionsResponse(
+            error_code=error,
+            api_keys=_api_keys(),
+            supported_features=tuple(
+                ApiVersionsSupportedFeatureKey(name=one.name, min_version=one.lowest, max_version=one.highest)
+                for one in features
+                if one.lowest or request.api_version >= LOWEST_ZERO_SINCE
+            ),
+            finalized_features_epoch=level,
+            finalized_features=tuple(
+                ApiVersionsFinalizedFeatureKey(
+                    name=one.name, max_version_level=one.finalized, min_version_level=one.finalized
+                )
+                for one in features
+                if one.finalized
+            ),
+        )
+    )
 
 
 def refuse_version(correlation_id: int) -> list[Chunk]:

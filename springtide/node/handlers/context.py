@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
+from springtide.levels import UNTOLD, Level
 from springtide.node.first_use import FirstUses
 from springtide.node.missing_topics import MissingTopics
 from springtide.security.acls.model import CLUSTER_NAME, Operation, ResourceType
@@ -141,6 +142,8 @@ class NodeContext:
     mono_ms: Callable[[], int]
     first_uses: FirstUses = field(default_factory=FirstUses)
     missing_topics: MissingTopics = field(default_factory=MissingTopics)
+    #: The cluster's feature level, as it was told last.
+    level: Callable[[], Level] = lambda: UNTOLD
 
     def told_missing(self) -> tuple[MissingTopic, ...]:
         """Return what the controller is told of topics that are not there."""

@@ -28,6 +28,7 @@ from springtide.node.handlers import (
     metadata,
     sasl_authenticate,
     sasl_handshake,
+    update_features,
 )
 from springtide.node.handlers.context import NodeContext
 from springtide.node.handlers.dispatch import Handler, reads
@@ -58,6 +59,7 @@ from springtide.wire.messages import (
     MetadataRequest,
     SaslAuthenticateRequest,
     SaslHandshakeRequest,
+    UpdateFeaturesRequest,
 )
 
 SHARED_HANDLERS: dict[int, Handler[NodeContext]] = {
@@ -91,6 +93,7 @@ SHARED_HANDLERS: dict[int, Handler[NodeContext]] = {
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: reads(
         AlterUserScramCredentialsRequest, alter_user_scram_credentials.handle
     ),
+    ApiKey.UPDATE_FEATURES: reads(UpdateFeaturesRequest, update_features.handle),
     ApiKey.DESCRIBE_CLUSTER: reads(DescribeClusterRequest, describe_cluster.handle),
     ApiKey.CONSUMER_GROUP_HEARTBEAT: reads(
         ConsumerGroupHeartbeatRequest, group_refusals.refuse_consumer_protocol

@@ -34,6 +34,7 @@ from springtide.contract.administration import AdminOutcome, AdminResponse, Crea
 from springtide.contract.epochs import BrokerEpoch, LeaderEpoch
 from springtide.contract.partition_state import Shard, WriterId
 from springtide.contract.updates import BrokerEndpoint, UpdateBatch
+from springtide.levels import Level
 from springtide.node.authorization import Authorizer, ClientRights
 from springtide.node.first_use import FirstUses
 from springtide.node.handlers.context import Request
@@ -286,6 +287,11 @@ CASES = (
         },
     ),
     Case(
+        ApiKey.UPDATE_FEATURES,
+        {f"ALTER {CLUSTER}": NO_CLUSTER},
+        lambda _: {"feature_updates": [{"feature": "springtide.level", "max_version_level": 1}]},
+    ),
+    Case(
         ApiKey.DESCRIBE_PRODUCERS, {"READ TOPIC orders": NO_TOPIC}, lambda names: {"topics": numbers(names)}
     ),
     Case(
@@ -370,6 +376,7 @@ class World:
             producer_ids=SimpleNamespace(take=reach),
             divergent_logs=SimpleNamespace(list=reach, topic_of=lambda _: None),
             wall_ms=lambda: 0,
+            level=lambda: Level(1),
         )
         self.context.fetches = Fetches(
             sessions=FetchSessions(iter(range(1, 100))),
