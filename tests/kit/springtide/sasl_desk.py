@@ -17,6 +17,7 @@ import trio.testing
 
 from dataplane.shell.config import BrokerConfig
 from springtide.contract.security import UserSecrets
+from springtide.levels import UNTOLD
 from springtide.node.authentication import Authentication
 from springtide.node.cluster_view import ClusterView
 from springtide.node.counters import NodeCounters
@@ -141,6 +142,7 @@ class SaslDesk:
             view=self.view,
             authorizer=SimpleNamespace(rights_of=None),
             quotas=SimpleNamespace(open=None),
+            level=lambda: UNTOLD,
         )
         self.server = Server(
             listeners={one.name: NoListener() for one in listeners.all},
