@@ -15,7 +15,7 @@ from controller.audit.history import Intent, Outcome, RequestOutcome
 from controller.audit.outbox import AuditOutbox
 from controller.audit.verification import MismatchCode, Verification, verify
 from controller.database.sql import Database, DatabaseRejected
-from controller.database.tables import GENESIS, audit, audit_heads, audit_outcomes
+from controller.database.tables import GENESIS, audit, audit_formats, audit_heads, audit_outcomes
 from controller.shell.clock import SystemClock
 from springtide.contract.epochs import ControllerEpoch
 
@@ -275,3 +275,50 @@ async def test_two_controllers_at_once_write_one_chain(database_url: str) -> Non
     finally:
         for store in stores:
             store.close()
+
+
+#: Only a chain that has no format number can stand in an older schema.
+IN_NEWEST = pytest.mark.parametrize("place", ["sqlite newest", "postgres newest"], indirect=True)
+
+
+def _set_format(connection: sa.Connection, *, cluster: str, from_position: int, format: int) -> None:
+    row = {"cluster": cluster, "from_position": from_position, "format": format}
+    connection.execute(audit_formats.insert().values(row))
+    # What the later release hashes is not what this one does.
+    changed_rows = audit.update().where(audit.c.cluster == cluster, audit.c.chain_position >= from_position)
+    connection.execute(changed_rows.values(hash="f" * 64))
+
+
+@IN_NEWEST
+async def test_entries_of_a_later_format_are_not_called_altered(store: Database) -> None:
+    await append(store, changed(0), changed(1), changed(2), changed(0, cluster="test"))
+    await store.write(_set_format, cluster="prod", from_position=3, format=2)
+    whole = await found(store)
+    assert whole.mismatch is not None
+    assert (whole.mismatch.code, whole.mismatch.chain_position) == (MismatchCode.UNKNOWN_FORMAT, 3)
+    assert "from entry 3 on the chain has format 2" in whole.mismatch.detail
+    assert (whole.rows, whole.chain_position) == (2, 2)
+    assert (await found(store, to_seq=2)).mismatch is None
+    assert (await found(store, "test")).mismatch is None
+
+
+@IN_NEWEST
+async def test_the_first_format_may_be_named(store: Database) -> None:
+    await append(store, changed(0))
+    row = {"cluster": "prod", "from_position": 1, "format": 1}
+    await store.write(lambda connection: connection.execute(audit_formats.insert().values(row)))
+    assert (await found(store)).mismatch is None
+
+
+@IN_NEWEST
+async def test_what_was_altered_before_a_later_format_is_said(store: Database) -> None:
+    await append(store, changed(0), changed(1))
+    await store.write(_set_format, cluster="prod", from_position=2, format=2)
+    await store.write(
+        lambda connection: connection.execute(
+            audit.update().where(audit.c.chain_position == 1).values(actor="x")
+        )
+    )
+    whole = await found(store)
+    assert whole.mismatch is not None
+    assert (whole.mismatch.code, whole.mismatch.chain_position) == (MismatchCode.ALTERED, 1)
