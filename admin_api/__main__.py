@@ -33,6 +33,7 @@ from admin_api.settings import ApiSettings
 from controller.addresses import advertised_url, check_access, check_advertisable
 from controller.audit.outbox import AuditOutbox
 from controller.audit.retention import Retention
+from controller.backup import commands as backup
 from controller.config import OPTIONS, ConfigError, ControllerConfig, load_config
 from controller.database.sql import Database
 from controller.dump_image import dump_image
@@ -66,6 +67,8 @@ DATE_S: Final = 1
 def main(arguments: Sequence[str] | None = None) -> int:
     """Return the exit status: 0, 1 when something failed, 2 for a wrong command line or configuration."""
     chosen = _parser().parse_args(arguments)
+    if chosen.command == "backup" and chosen.action == "verify":
+        return backup.verify(chosen.folder)
     given = {
         option.name: getattr(chosen, option.name)
         for option in OPTIONS
@@ -85,6 +88,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             configure_logging(config.log_level.lower(), config.log_format)
             return anyio.run(serve, config, tokens, issuer, access)
         configure_logging("error")
+        if chosen.command == "backup" and chosen.action == "create":
+            return backup.create(config, access, chosen.folder)
+        if chosen.command == "backup":
+            return backup.restore(
+                config, access, chosen.folder, dry_run=chosen.dry_run, own_acls=chosen.own_acls
+            )
         if chosen.command == "secure-zookeeper":
             return secure_zookeeper(config, access, opens=chosen.open)
         return anyio.run(dump_image, config, access, chosen.cluster, chosen.output)
@@ -117,11 +126,14 @@ def _parser() -> argparse.ArgumentParser:
         "Run it when every controller has them, and once more when each has been restarted since.",
     )
     secure_parser.add_argument("--open", action="store_true", help="give all of it to every client again")
+    create_parser, restore_parser = _backup_parsers(commands)
     of_zookeeper = [option.name for option in OPTIONS if option.name.startswith("zookeeper")]
     for target, names in (
         (serve_parser, [option.name for option in OPTIONS]),
         (dump_parser, of_zookeeper),
         (secure_parser, of_zookeeper),
+        (create_parser, [*of_zookeeper, "database_url"]),
+        (restore_parser, [*of_zookeeper, "database_url"]),
     ):
         target.add_argument("--config", type=Path, metavar="FILE", help="TOML file with settings")
         for option in OPTIONS:
@@ -137,6 +149,41 @@ def _parser() -> argparse.ArgumentParser:
                 metavar = "N" if option.kind is int else "TEXT"
                 target.add_argument(option.flag, dest=option.name, metavar=metavar, help=text)
     return parser
+
+
+def _backup_parsers(commands: Any) -> tuple[argparse.ArgumentParser, argparse.ArgumentParser]:
+    """Add `backup` to the commands; return the parsers of `create` and of `restore`, which take settings."""
+    about = "back up ZooKeeper and SQL, verify that backup, restore it"
+    actions = commands.add_parser("backup", help=about, description=f"{about[0].upper()}{about[1:]}.")
+    verbs = actions.add_subparsers(dest="action", required=True)
+    create_parser = verbs.add_parser(
+        "create",
+        help="back up all clusters and the database",
+        description="Reads all that controllers keep in ZooKeeper and the SQL database into a new folder. "
+        "Controllers may run meanwhile. Name the same settings as for `serve`.",
+    )
+    verify_parser = verbs.add_parser(
+        "verify",
+        help="read a whole backup and say what it has",
+        description="Reads a whole backup, without ZooKeeper and SQL, and says what it has.",
+    )
+    restore_parser = verbs.add_parser(
+        "restore",
+        help="put a backup into an empty ZooKeeper and an empty database",
+        description="Puts a backup into a ZooKeeper root and a database that are both empty, while no "
+        "controller runs. Brokers that know more than the backup are believed: docs/backup.md.",
+    )
+    restore_parser.add_argument(
+        "--dry-run", action="store_true", help="check the backup, ZooKeeper and the database; change nothing"
+    )
+    restore_parser.add_argument(
+        "--own-acls",
+        action="store_true",
+        help="give the znodes to the identities of --zookeeper-auth-file, not to those that they had",
+    )
+    for parser in (create_parser, verify_parser, restore_parser):
+        parser.add_argument("folder", type=Path, help="of the backup")
+    return create_parser, restore_parser
 
 
 def _spell(default: str | int | bool) -> str:

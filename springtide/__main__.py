@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import subprocess
 import sys
 import time
 import uuid
@@ -26,6 +27,9 @@ from springtide.cli.run import Exit, Runner
 from springtide.cli.secret import read_secret
 from springtide.cli.settings import load_settings
 from springtide.version import VERSION
+
+#: The first word of commands that the program `controller` carries out: it takes the rest as it is.
+BACKUP = "backup"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -74,6 +78,9 @@ def execute(
     """Run a command line. columns: of the terminal `out`, None if it is not one. width: that tables fit;
     None: any. person: standard input, if
     both are terminals. stdin: standard input, if there is one. transport: instead of the network."""
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    if words[:1] == [BACKUP] and len(words) > 1 and not {"-h", "--help"} & set(words):
+        return subprocess.run([sys.executable, "-m", "controller", *words], check=False).returncode
     parser = build_parser(COMMANDS, version=VERSION)
     options, unknown = parser.parse_known_args(arguments)
     if unknown:  # the command that was meant shows its usage, not that of all commands

@@ -10,6 +10,7 @@ from springtide.cli.command import Command, CommandKind, argument
 from springtide.cli.commands import (
     acls,
     audit,
+    backup,
     brokers,
     clusters,
     configs,
@@ -53,6 +54,7 @@ COMMANDS: Final[tuple[Command, ...]] = (
     *upgrades.COMMANDS,
     *problems.COMMANDS,
     *rolls.COMMANDS,
+    *backup.COMMANDS,
     Command(
         words=("certificates", "create"),
         summary="Make a CA and certificates, to try TLS with; made again, they are renewed",
@@ -100,5 +102,6 @@ NOUNS: Final[Mapping[str, str]] = {
     "audit": "who changed what, when and why; verify that it was not altered",
     "problems": "what the codes of errors mean",
     "upgrade": "which release each process runs; restart all of them one by one; finalize",
+    "backup": "of ZooKeeper and SQL: create, verify, restore",
     "certificates": "a CA and certificates for TLS, to try it",
 }

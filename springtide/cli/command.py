@@ -47,6 +47,8 @@ class CommandKind(Enum):
     """The shell's completion script, without a call."""
     CERTIFICATES = auto()
     """Files that are made here, without a call."""
+    BACKUP = auto()
+    """What the program `controller` does, without a call."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -173,7 +173,7 @@ class Runner:
                 return self._watch(options.operation_id, options.interval, with_json=True)
             case CommandKind.VERIFY:
                 return self._verify(call)
-            case CommandKind.COMPLETION | CommandKind.CERTIFICATES:
+            case CommandKind.COMPLETION | CommandKind.CERTIFICATES | CommandKind.BACKUP:
                 raise AssertionError("printed without a controller")
             case _:
                 assert_never(command.kind)

@@ -252,7 +252,7 @@ class ServingNode:
                     [self._collect, collect, self.listeners.collect, self.authentication.collect]
                 ),
                 is_ready=is_ready,
-                notes=lambda: (*self.notes(), *notes()),
+                notes=lambda: (*self.client.not_understood.values(), *notes()),
                 in_sync=in_sync,
                 clock=clock,
                 threads=threads,
