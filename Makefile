@@ -41,8 +41,9 @@ ROWS ?=
 CASES ?= 10000
 BASE ?=
 PROCESSES ?=
+TAG ?=
 
-.PHONY: help demo up test check lint style types unit sim rest fuzz audit faults proof last-release upgrade-proof explore pipeline-proof connector kafka-tools bench interop interop-apps interop-suites house docs install lock packages host-packages fuzzer clean
+.PHONY: help demo up test check lint style types unit sim rest fuzz audit faults proof last-release upgrade-proof explore pipeline-proof connector kafka-tools bench interop interop-apps interop-suites house docs install lock release release-try release-tools packages host-packages fuzzer clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -147,6 +148,15 @@ install: $(INSTALLED) ## only create .venv and install into it
 lock: $(INSTALLED) ## write requirements*.lock anew: the newest versions that pyproject.toml allows
 	@.ci/lock $(BIN)/python
 
+release: $(INSTALLED) release-tools ## sdist, wheel, SBOM and checksums in dist/, built twice and compared (TAG=1: and the tag)
+	@TAG=$(TAG) packaging/release $(BIN)/python
+
+release-try: $(INSTALLED) ## dist/'s wheel, where nothing else is, on Python 3.11 and 3.13
+	@for release in 3.11 3.13; do \
+	    $(BIN)/python packaging/try_wheel.py dist/*.whl --python "$$(.ci/python $$release)" \
+	        --lend "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"; \
+	done
+
 $(INSTALLED): pyproject.toml requirements.lock requirements-dev.lock springtide/native/_records.c
 	@if [ -z "$(PYTHON)" ] || ! "$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then \
 	    echo "Python 3.11 or newer is needed; PYTHON=/path/to/python3.11 make ... chooses one"; exit 1; fi
@@ -158,6 +168,9 @@ $(INSTALLED): pyproject.toml requirements.lock requirements-dev.lock springtide/
 
 packages:
 	@.ci/debian-packages curl kcat jq openssl chromium chromium-driver
+
+release-tools: $(INSTALLED)
+	@$(PIP) --quiet --require-hashes -r requirements-release.lock
 
 fuzzer: $(INSTALLED)
 	@$(PIP) --quiet --only-binary :all: --require-hashes -r requirements-fuzz.lock \

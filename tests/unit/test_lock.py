@@ -32,6 +32,8 @@ IMAGE = read("requirements.lock")
 LOCKED = IMAGE | read("requirements-dev.lock")
 FUZZ = read("requirements-fuzz.lock")
 """Beside the others: not every machine has builds of it."""
+RELEASE = read("requirements-release.lock")
+"""Beside the others: only releases need it."""
 BUILD = {"setuptools"}
 """Where a package is built, and not where it runs."""
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
@@ -74,7 +76,7 @@ def needed(python: str, machine: str, root: str = "dev") -> list[Requirement]:
 
 
 def satisfied(one: Requirement) -> bool:
-    return one.specifier.contains((LOCKED | FUZZ).get(canonicalize_name(one.name), "0.dev0"))
+    return one.specifier.contains((LOCKED | FUZZ | RELEASE).get(canonicalize_name(one.name), "0.dev0"))
 
 
 def test_the_lock_has_a_version_within_each_range_of_ours() -> None:
@@ -95,3 +97,7 @@ def test_the_lock_is_whole_and_has_nothing_else(python: str, machine: str) -> No
     assert {canonicalize_name(one.name) for one in asked} == set(LOCKED) - BUILD
     image = needed(python, machine, "postgres")
     assert {canonicalize_name(one.name) for one in image} == set(IMAGE) - BUILD
+
+
+def test_the_tools_of_a_release_fit_beside_the_others() -> None:
+    assert set(RELEASE) & set(LOCKED | FUZZ) == set()
