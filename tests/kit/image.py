@@ -15,7 +15,8 @@ _NOT_IN_GIT = ("__pycache__", "*.pyc")
 def copied_sources() -> list[str]:
     """Return the paths that the Dockerfile's COPY lines name, relative to the project."""
     lines = (ROOT / "Dockerfile").read_text(encoding="utf-8").splitlines()
-    return [source for line in lines if line.startswith("COPY ") for source in line.split()[1:-1]]
+    copies = (line.split()[1:-1] for line in lines if line.startswith("COPY ") and "--from=" not in line)
+    return [source for copy in copies for source in copy]
 
 
 def copy_context(into: Path) -> Path:

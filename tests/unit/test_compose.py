@@ -3,8 +3,10 @@ its parts point at each other. What it describes runs in tests/integration/compo
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,10 @@ PACKAGES = (
 )
 
 
+#: Services that end.
+ONCE = ("passwords",)
+
+
 def arguments(service: str) -> list[str]:
     return shlex.split(SERVICES[service]["command"])
 
@@ -40,8 +46,9 @@ def arguments(service: str) -> list[str]:
 def test_images_of_others_are_named_by_their_whole_version() -> None:
     """A tag with less (`postgres:16`) is another release a month later."""
     dockerfile = (ROOT / "Dockerfile").read_text(encoding="utf-8")
-    (base,) = (line.split()[1] for line in dockerfile.splitlines() if line.startswith("FROM "))
-    named = {base, *(service["image"] for service in SERVICES.values() if "build" not in service)}
+    bases = {line.split()[1] for line in dockerfile.splitlines() if line.startswith("FROM ")}
+    assert len(bases) == 1
+    named = {*bases, *(service["image"] for service in SERVICES.values() if "build" not in service)}
     numbers = {"python": 3, "zookeeper": 3, "postgres": 2}
     assert {name.partition(":")[0] for name in named} == set(numbers)
     for name, _, tag in (image.partition(":") for image in named):
@@ -52,7 +59,7 @@ def test_images_of_others_are_named_by_their_whole_version() -> None:
 
 def test_the_image_installs_what_was_tested() -> None:
     dockerfile = (ROOT / "Dockerfile").read_text(encoding="utf-8")
-    locked, ours = (line for line in dockerfile.splitlines() if "pip install" in line)
+    locked, ours = (line for line in dockerfile.splitlines() if "/opt/springtide install" in line)
     assert "--require-hashes -r requirements.lock" in locked
     assert "--no-deps --no-build-isolation ." in ours
     assert "requirements.lock" in copied_sources()
@@ -107,12 +114,13 @@ def test_every_named_volume_and_dependency_exists() -> None:
     assert used == set(COMPOSE["volumes"])
     for service in SERVICES.values():
         for needed, condition in service.get("depends_on", {}).items():
-            assert condition == {"condition": "service_healthy"}
-            assert "healthcheck" in SERVICES[needed]
+            ends = "service_completed_successfully" if needed in ONCE else "service_healthy"
+            assert condition == {"condition": ends}
+            assert needed in ONCE or "healthcheck" in SERVICES[needed]
 
 
 def test_whatever_runs_here_tells_whether_it_is_healthy() -> None:
-    assert [name for name, service in SERVICES.items() if "healthcheck" not in service] == []
+    assert [name for name, service in SERVICES.items() if "healthcheck" not in service] == list(ONCE)
 
 
 @pytest.mark.parametrize("broker_id", [1, 2, 3])
@@ -132,21 +140,55 @@ def test_the_zookeepers_are_one_ensemble_and_answer_their_health_check() -> None
         assert asked in environment["ZOO_4LW_COMMANDS_WHITELIST"].split(",")
 
 
-def test_the_controllers_know_the_databases_user_and_password() -> None:
-    stated = SERVICES["postgres"]["environment"]
-    for name in ("controller1", "controller2"):
-        url = sa.make_url(SERVICES[name]["environment"]["SPRINGTIDE_DATABASE_URL"])
-        assert (url.username, url.password, url.database) == (
-            stated["POSTGRES_USER"],
-            stated["POSTGRES_PASSWORD"],
-            stated["POSTGRES_DB"],
+def test_the_database_and_the_controllers_read_a_password_that_was_drawn(tmp_path: Path) -> None:
+    kind, options, script = SERVICES["passwords"]["command"]
+    drawn: list[str] = []
+    for _ in range(2):
+        subprocess.run(
+            [kind, options, script.replace("$$", "$")], cwd=tmp_path, env=python_on_path(), check=True
         )
+        drawn.append((tmp_path / "pgpass").read_text())
+        assert (tmp_path / "pgpass").stat().st_mode & 0o777 == 0o600  # libpq reads no other
+    assert drawn[0] == drawn[1], "only the first start draws one"
+    host, port, database, user, password = drawn[0].rstrip("\n").split(":")
+    stated = SERVICES["postgres"]["environment"]
+    assert (tmp_path / "postgres").read_text() == password
+    assert len(password) >= 32
+    assert stated["POSTGRES_PASSWORD_FILE"] == "/run/passwords/postgres"
+    for name in ("controller1", "controller2"):
+        environment = SERVICES[name]["environment"]
+        url = sa.make_url(environment["SPRINGTIDE_DATABASE_URL"])
+        assert (url.username, url.database, url.password) == (
+            stated["POSTGRES_USER"],
+            stated["POSTGRES_DB"],
+            None,
+        )
+        assert (host, port, database, user) == (url.host, "*", url.database, url.username)
+        assert environment["PGPASSFILE"] == "/run/passwords/pgpass"
+    for name in ("postgres", "controller1", "controller2"):
+        assert "passwords:/run/passwords:ro" in SERVICES[name]["volumes"]
+
+
+def python_on_path() -> dict[str, str]:
+    return {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+
+
+def test_no_secret_stands_in_the_file_and_no_process_may_more_than_it_needs() -> None:
+    for name, service in SERVICES.items():
+        for variable, value in service.get("environment", {}).items():
+            is_file = variable.endswith(("_FILE", "PGPASSFILE"))
+            assert is_file or not any(word in variable for word in ("PASSWORD", "SECRET", "TOKEN")), name
+            assert "@" not in str(value) or ":" not in str(value).partition("://")[2].partition("@")[0], name
+        if "build" in service:
+            assert (service["read_only"], service["cap_drop"]) == (True, ["ALL"])
+            assert service["security_opt"] == ["no-new-privileges:true"]
 
 
 def test_no_two_services_share_a_port_of_the_host() -> None:
     taken = [port.rpartition(":")[0] for service in SERVICES.values() for port in service.get("ports", [])]
     for service in SERVICES.values():
-        words = shlex.split(service.get("command", ""))
+        command = service.get("command", "")
+        words = shlex.split(command) if isinstance(command, str) else command
         taken += [words[at + 1] for at, word in enumerate(words) if word in ("--listen", "--metrics-listen")]
     assert sorted(set(taken)) == sorted(taken)
     assert len(taken) == 16
@@ -174,10 +216,36 @@ def test_every_command_that_is_installed_exists_in_the_image(tmp_path: Path) -> 
 
 def test_the_container_may_write_where_its_volume_is_and_runs_as_nobody_special() -> None:
     lines = (ROOT / "Dockerfile").read_text(encoding="utf-8").splitlines()
-    assert lines.index("USER springtide") > max(
+    # A number: Kubernetes refuses a name where runAsNonRoot is asked for.
+    assert lines.index("USER 10001:10001") > max(
         at for at, line in enumerate(lines) if line.startswith("RUN ")
     )
     volume = next(line.split()[1] for line in lines if line.startswith("VOLUME "))
-    assert lines[-1].startswith("EXPOSE ")
+    assert any(line.startswith("HEALTHCHECK ") for line in lines)
+    assert any(
+        f"install --directory --owner 10001 --group 10001 --mode 0750 {volume}" in line for line in lines
+    )
+
+
+def test_nothing_is_installed_in_the_last_stage_and_it_has_nothing_to_install_with() -> None:
+    stages = (ROOT / "Dockerfile").read_text(encoding="utf-8").split("\nFROM ")
+    assert len(stages) == 3
+    last = stages[-1]
+    assert "apt-get" not in last
+    assert "install --no-cache-dir" not in last
+    version = last.partition(":")[2].split(".")
+    for gone in ("/usr/local/bin/pip*", f"/usr/local/lib/python3.{version[1]}/site-packages/pip*"):
+        assert f"{gone} " in last
+
+
+def test_the_context_holds_what_is_copied_and_nothing_else() -> None:
+    lines = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    assert next(line for line in lines if not line.startswith("#")) == "*"
+    assert {line.removeprefix("!") for line in lines if line.startswith("!")} == set(copied_sources())
+
+
+def test_a_broker_keeps_its_data_where_the_container_may_write() -> None:
+    lines = (ROOT / "Dockerfile").read_text(encoding="utf-8").splitlines()
+    volume = next(line.split()[1] for line in lines if line.startswith("VOLUME "))
     for name in ("broker1", "broker2", "broker3"):
         assert SERVICES[name]["volumes"] == [f"{name}:{volume}"]

@@ -54,7 +54,8 @@ class Composed:
         """Starts services side by side and waits until they are healthy, as the engine does before it starts
         those that depend on them."""
         for name in names:
-            needed = {each for each in SERVICES[name]["depends_on"] if "command" in SERVICES[each]}
+            ours = {each for each in SERVICES[name]["depends_on"] if "build" in SERVICES[each]}
+            needed = {each for each in ours if "healthcheck" in SERVICES[each]}
             assert needed <= set(self.processes)
             self.processes[name] = container(
                 name, SERVICES[name], site_packages=site_packages, remapped=self.remapped, logs=logs

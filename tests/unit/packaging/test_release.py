@@ -1,4 +1,4 @@
-"""packaging/release: what it refuses before it builds. `make release` in CI shows that two builds are equal."""
+"""packaging/release: what it refuses at once. `make release` in CI shows that two builds are equal."""
 
 from __future__ import annotations
 
