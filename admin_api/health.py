@@ -33,6 +33,7 @@ class Readiness(View):
     ready: bool
     controller_id: str = Field(description="names this run of the controller; another after each start")
     version: str = Field(description="of the release that it runs", examples=["0.2.0"])
+    url: str = Field(description="where it is reached by its own name", examples=["http://ctl1:8080"])
     role: str = Field(description="`active` or `standby`", examples=["active"])
     active_url: str | None
     controller_epoch: int
@@ -114,6 +115,7 @@ async def readiness(services: Services) -> Readiness:
         ready=(zookeeper, sql) == ("ok", "ok") and engine.leadership.why_not is None,
         controller_id=engine.controller_id,
         version=VERSION,
+        url=engine.url,
         role=engine.role,
         active_url=engine.leadership.active_url,
         controller_epoch=engine.controller_epoch,

@@ -89,6 +89,7 @@ class Engine:
         self._url = url
         self._is_observer = is_observer
         self.options = options
+        self.url = url
         self.controller_id = controller_id if controller_id is not None else self._ids.new_id()
         self.leadership = Leadership(
             meta=meta,

@@ -195,14 +195,13 @@ def _how(options: Namespace) -> MakeCommand | None:
 
 
 def _controller(url: httpx.URL, reply: Reply | None) -> Process:
-    """Return a controller as its /readyz says; None: it did not say that it is ready."""
-    _, pods, rest = url.path.partition("/pods/")
-    pod = rest.partition("/")[0].removeprefix("http:").removeprefix("https:").partition(":")[0]
+    """Return a controller as its /readyz says; None: it did not say that it is ready. Its host is that of the
+    address that it tells: the one at which it was asked may be a forwarded port."""
     told: dict[str, Any] = {} if reply is None else reply.document()
     return Process(
         kind="controller",
-        name=pod if pods else url.netloc.decode("ascii"),
-        host=pod if pods else url.host,
+        name=url.netloc.decode("ascii"),
+        host=httpx.URL(told.get("url", url)).host,
         state=told.get("role", "not ready"),
         run=told.get("controller_id"),
         version=told.get("version"),

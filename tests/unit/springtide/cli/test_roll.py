@@ -153,13 +153,23 @@ def test_each_controller_must_be_named_and_none_twice(world: World) -> None:
     assert (ran.status, "two of these are one controller" in ran.err) == (2, True)
 
 
-def test_a_controller_behind_the_proxy_of_kubernetes_goes_by_its_pod(world: World) -> None:
-    proxied = "http://127.0.0.1:8001/api/v1/namespaces/springtide/pods/http:controller-0:8080/proxy"
-
+def test_a_controller_behind_a_forwarded_port_goes_by_the_host_that_it_tells(world: World) -> None:
     def answer(request: httpx.Request) -> httpx.Response:
-        path = request.url.path.partition("/proxy")[2]
-        return world.answer(httpx.Request("GET", f"http://ctl1:8080{path}"))
+        if request.url.path == "/readyz":
+            url = "http://controller-0.controllers.springtide.svc:8080"
+            return ok({"role": "active", "controller_id": "a", "version": "0.1.0", "url": url})
+        return world.answer(request)
 
-    ran = Network(answer).run("upgrade", "roll", "--dry-run", "--output", "json", SPRINGTIDE_URL=proxied)
-    first = json.loads(ran.out)["items"][0]
-    assert (first["name"], first["host"]) == ("controller-0", "controller-0")
+    line = ("upgrade", "roll", "--dry-run", "--output", "json")
+    first = json.loads(Network(answer).run(*line, SPRINGTIDE_URL="http://127.0.0.1:18080").out)["items"][0]
+    assert (first["name"], first["host"]) == ("127.0.0.1:18080", "controller-0.controllers.springtide.svc")
+
+
+def test_a_controller_that_does_not_answer_is_waited_for(world: World) -> None:
+    def answer(request: httpx.Request) -> httpx.Response:
+        if request.url.host == "ctl2":
+            raise httpx.ConnectError("refused")
+        return world.answer(request)
+
+    ran = Network(answer).run("upgrade", "roll", "--dry-run", SPRINGTIDE_URL=URLS)
+    assert "it would wait: controller ctl2:8080 is not ready" in ran.err
