@@ -47,6 +47,7 @@ from admin_api.reassignments import routes as reassignments
 from admin_api.records import routes as records
 from admin_api.records.rooms import RecordRooms, Rooms
 from admin_api.settings import ApiSettings
+from admin_api.topics import deleted as deleted_topics
 from admin_api.topics import missing
 from admin_api.topics import routes as topics
 from admin_api.users import routes as users
@@ -151,6 +152,7 @@ def create_app(
         topics.router,
         records.router,
         missing.router,
+        deleted_topics.router,
         configs.router,
         config_changes.router,
         acls.router,

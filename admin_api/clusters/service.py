@@ -92,11 +92,15 @@ async def bring_back(engine: Engine, cluster: str, body: TopicsToBringBack, atte
     event = BringBackTopics(
         **attempt.event, topic_ids=tuple(body.topic_ids), gone_brokers=tuple(body.gone_brokers)
     )
-    reply = await submit(engine, cluster, event, TopicsBroughtBack)
+    return brought_back(await submit(engine, cluster, event, TopicsBroughtBack))
+
+
+def brought_back(reply: TopicsBroughtBack) -> Answer:
+    """Return the answer of what brings topics back, from quarantine or from those that were deleted."""
     view = BroughtBackTopics(
         topics=[topic.topic for topic in reply.topics],
         partitions=[
-            BroughtBackPartition.of(state, whole_replica=next(iter(state.isr), None))
+            BroughtBackPartition.of(state, whole_replica=next(iter((*state.isr, *state.elr)), None))
             for state in reply.partitions
         ],
         undecided=_undecided(reply.undecided),

@@ -112,14 +112,15 @@ _NEEDS: Final[Mapping[tuple[Area, Operation], str]] = {
     (Area.TOPIC, _O.DESCRIBE_CONFIGS): "listTopicConfigs getTopicConfig",
     (Area.TOPIC, _O.CREATE): "createTopic createTopicInCluster",
     (Area.TOPIC, _O.ALTER): "changeTopic",
-    (Area.TOPIC, _O.DELETE): "deleteTopic deleteRecords",
+    (Area.TOPIC, _O.DELETE): "deleteTopic deleteRecords restoreTopic purgeTopic",
     (Area.TOPIC, _O.ALTER_CONFIGS): "setTopicConfig unsetTopicConfig alterTopicConfigs",
     (Area.GROUP, _O.DESCRIBE): "getGroup getGroupHistory",
     (Area.GROUP, _O.READ): "resetGroupOffsets",
     (Area.GROUP, _O.DELETE): "deleteGroup",
     (Area.CLUSTER, _O.DESCRIBE): (
         "listClusters getCluster listConfigChanges listSetAsideLogs listAlarms listBrokers getBroker "
-        "listCoordinators getCoordinator listGroups listTopics listMissingTopics listReassignments listPlans "
+        "listCoordinators getCoordinator listGroups listTopics listMissingTopics listDeletedTopics "
+        "listReassignments listPlans "
         "getPlan listPlannedMoves listPolicies getPolicy listWebhooks getWebhook listSilences "
         "getAssignment getResilience listPartitionsOfCluster "
         "getReplication listOperations getOperation listMoves watchOperation getReceipt listVerifications "
@@ -154,7 +155,7 @@ NEEDS: Final[Mapping[str, tuple[Area, Operation]]] = {
     operation_id: need for need, named in _NEEDS.items() for operation_id in named.split()
 }
 #: The requests whose resource the path does not tell: their routes ask again, for the topic that is meant.
-ASKED_AGAIN: Final = frozenset({"createTopicInCluster", "undoConfigChange"})
+ASKED_AGAIN: Final = frozenset({"createTopicInCluster", "undoConfigChange", "restoreTopic", "purgeTopic"})
 _NAME_IN_PATH: Final = {Area.TOPIC: "topic", Area.GROUP: "group_id"}
 
 

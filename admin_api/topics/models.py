@@ -155,6 +155,9 @@ class TopicDeletionPlan(View):
 
     topic: TopicView
     waits_for_brokers: list[int] = Field(description="each confirms that its replicas are gone")
+    kept_until: str | None = Field(
+        description="until then it can be restored with its records; null: not at all"
+    )
 
 
 #: Fields of the body that limit moves of replicas. They apply only to a change of the replication factor.

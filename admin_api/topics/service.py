@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from admin_api.http.answers import Answer
 from admin_api.http.conditions import Precondition
-from admin_api.http.models import lag_fields, last_change
+from admin_api.http.models import lag_fields, last_change, timestamp
 from admin_api.http.problems import FieldProblem, ProblemError, refusal_problem
 from admin_api.http.services import Services
 from admin_api.http.writes import Asked, Attempt, begun_before, follow, submit
@@ -214,7 +214,13 @@ async def delete_topic(
     event = DeleteTopic(**attempt.operation_event, topic_id=topic.topic_id)
     started = await submit(engine, cluster, event, TopicDeletionStarted)
     if attempt.dry_run:
-        return Answer.of(200, TopicDeletionPlan(topic=before, waits_for_brokers=list(started.waiting_for)))
+        kept = started.state.kept
+        plan = TopicDeletionPlan(
+            topic=before,
+            waits_for_brokers=list(started.waiting_for),
+            kept_until=timestamp(kept.until_ms) if kept else None,
+        )
+        return Answer.of(200, plan)
     work = begin_topic_delete(TopicDelete(topic=name, topic_id=topic.topic_id))
     answer = await follow(services, cluster, attempt, work, OperationState.RUNNING)
     await until_free(services, cluster, (name,), wait_ms)

@@ -29,9 +29,13 @@ def begin_topic_delete(spec: TopicDelete) -> Work:
 
 
 def advance_topic_delete(work: Work, spec: TopicDelete, image: ClusterImage) -> Advance:
-    """End when the topic is gone: a broker that is down deletes its replica when it is back."""
-    if spec.topic_id not in image.topics:
+    """End when the topic is gone: a broker that is down deletes its replica when it is back. The end of one
+    whose records are kept is that its leaders have stopped."""
+    topic = image.topics.get(spec.topic_id)
+    if topic is None:
         return succeed(work, f"every replica of {spec.topic} confirmed its deletion")
+    if not topic.deleting or (topic.kept and topic.name_is_free):
+        return succeed(work, f"{spec.topic} was deleted, and is kept: `springtide topics deleted` lists it")
     deletion = image.deletions.get(spec.topic_id)
     down = [broker for broker in (deletion.brokers if deletion else ()) if not image.is_eligible(broker)]
     blocked = tuple(

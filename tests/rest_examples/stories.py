@@ -21,7 +21,7 @@ from springtide.contract.security import AUTHORIZER, STANDARD_AUTHORIZER
 from springtide.contract.session import DiskSpace, ProcessLoad
 from tests.kit.admin_api import plans
 from tests.kit.admin_api.coordinators import Coordinator
-from tests.kit.admin_api.rest import CLIENT_ADDRESS, Rest, controller
+from tests.kit.admin_api.rest import CLIENT_ADDRESS, Rest, controller, speaking
 from tests.kit.clocks import WALL_START_MS
 from tests.kit.controller.shell import Broker
 from tests.kit.memory.zookeeper import MemoryZooKeeper
@@ -175,6 +175,21 @@ async def a_cluster_and_its_topics(story: Recorder) -> None:
     other = {"name": "payments", "partitions": 1, "reason": "the shop opens on Monday"}
     await story.show("createTopicInCluster", "dry_run", "Where it would be", other, dry_run=True)
     await story.show("createTopicInCluster", "created", "The new topic", other)
+
+
+async def a_topic_deleted_by_mistake(story: Recorder) -> None:
+    rest = story.rest
+    brokers = await _form(story)
+    await _orders(story, brokers, configs={"deleted.topic.retention.ms": "604800000"})
+    topic_id = rest.engine.cluster("prod").image.topic_ids["orders"]
+    async with speaking(rest, brokers):
+        await story.ask("deleteTopic")
+        await story.show("listDeletedTopics", "one", "A topic that can be restored")
+        await story.show("purgeTopic", "dry_run", "What would be deleted", topic_id=topic_id, dry_run=True)
+        await story.show("restoreTopic", "dry_run", "What would be restored", topic_id=topic_id, dry_run=True)
+        await story.show("restoreTopic", "restored", "With all its records", topic_id=topic_id)
+        await story.ask("deleteTopic")
+        await story.show("purgeTopic", "accepted", "Brokers delete what they kept", topic_id=topic_id)
 
 
 async def settings(story: Recorder) -> None:
@@ -537,6 +552,7 @@ STORIES: Final[tuple[Callable[[Recorder], Awaitable[None]], ...]] = (
     all_have_their_leaders,
     a_broker_dies,
     a_cluster_and_its_topics,
+    a_topic_deleted_by_mistake,
     settings,
     a_broker_is_added,
     a_partition_without_a_leader,

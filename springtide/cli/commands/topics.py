@@ -13,6 +13,9 @@ from springtide.cli.tables import columns
 
 TOPICS: Final = "clusters/{cluster}/topics"
 TOPIC_PATH: Final = "clusters/{cluster}/topics/{topic}"
+DELETED: Final = "clusters/{cluster}/deleted-topics"
+DELETED_PATH: Final = "clusters/{cluster}/deleted-topics/{topic_id}"
+TOPIC_ID: Final = argument("topic_id", metavar="TOPIC_ID", help="its id, as `topics deleted` lists it")
 
 
 def _created(options: Namespace) -> Json:
@@ -146,5 +149,37 @@ COMMANDS = (
         is_conditional=True,
         arguments=(TOPIC,),
         call=writes("DELETE", TOPIC_PATH),
+    ),
+    Command(
+        words=("topics", "deleted"),
+        summary="List deleted topics whose records are kept (deleted.topic.retention.ms)",
+        examples=("topics deleted",),
+        kind=CommandKind.LIST,
+        call=reads(DELETED),
+        columns=columns(
+            "topic=name topic-id=topic_id #parts=partitions #size=size_bytes:bytes deleted=deleted_at "
+            "by=deleted_by kept-until=kept_until"
+        ),
+    ),
+    change(
+        words=("topics", "restore"),
+        summary="Restore a deleted topic with its records",
+        examples=(
+            "topics restore Zk1lV0pCTEq4nY6mXw2v3A --reason 'deleted by mistake'",
+            "topics restore Zk1lV0pCTEq4nY6mXw2v3A --name orders-restored --dry-run",
+        ),
+        arguments=(
+            TOPIC_ID,
+            argument("--name", metavar="TOPIC", help="another name (default: the one that it had)"),
+        ),
+        call=writes("POST", DELETED_PATH, lambda options: given(name=options.name), action="restore"),
+    ),
+    change(
+        words=("topics", "purge"),
+        summary="Delete the records of a deleted topic now",
+        examples=("topics purge Zk1lV0pCTEq4nY6mXw2v3A --reason 'the disks are full' --wait",),
+        question="Delete the records of the deleted topic {topic_id} of cluster {cluster} for good?",
+        arguments=(TOPIC_ID,),
+        call=writes("POST", DELETED_PATH, action="purge"),
     ),
 )

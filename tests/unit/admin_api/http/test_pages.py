@@ -94,7 +94,8 @@ async def a_bit_of_everything(rest: Rest) -> dict[str, str]:
     for name in ("test", "dev"):
         await rest.post("/clusters", {"name": name})
     for number, name in enumerate(("a", "b", "c", "d", "e")):
-        await rest.create_topic(name, partitions=1 + number % 3, replication_factor=1 + number)
+        kept = {"configs": {"deleted.topic.retention.ms": "600000"}} if name in ("a", "b") else {}
+        await rest.create_topic(name, partitions=1 + number % 3, replication_factor=1 + number, **kept)
     async with speaking(rest, brokers):
         for name in ("a", "b"):
             await rest.client.delete(f"{PROD}/topics/{name}")

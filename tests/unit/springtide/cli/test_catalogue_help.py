@@ -111,7 +111,7 @@ def test_other_shells_are_told_every_command(shell: str, script: Callable[[str],
         (
             ["topics", ""],
             {"list", "missing", "create", "show", "configs", "add-partitions", "set-replication-factor"}
-            | {"delete"},
+            | {"delete", "deleted", "restore", "purge"},
         ),
         (["topics", "create", "orders", "--part"], {"--partitions"}),
         (["--url", "ctl1", "brokers", "a"], {"add"}),
