@@ -33,6 +33,7 @@ from springtide.contract.session import (
     RegisterRequest,
     ShutdownKind,
 )
+from springtide.levels import SUPPORTED
 from springtide.node.cluster_view import ClusterView
 from springtide.node.core.session import MemberSession
 from springtide.node.lease import Lease
@@ -307,6 +308,7 @@ class BrokerNode(Process):
             previous_broker_epoch=BrokerEpoch(self.disk.broker_epoch),
             unanswered_incarnation_ids=unanswered,
             worker_of=self.cluster.options.members[self.broker_id],
+            levels=SUPPORTED,
         )
         self.link = BrokerLink(self, MemberSession(identity, cluster_id=self.disk.cluster_id, lease=Lease()))
 

@@ -16,6 +16,7 @@ from controller.core.records import (
     Cause,
     Change,
     ClusterRecord,
+    LevelRecord,
     MemberKind,
     PartitionRecord,
     Record,
@@ -25,6 +26,7 @@ from controller.core.records import (
 )
 from dataplane.core.results import ReplicaOptions
 from springtide.contract.partition_state import NO_LEADER, PartitionKey, PartitionState, Shard
+from springtide.levels import NEWEST
 from tests.simulation.broker_node import BrokerNode
 from tests.simulation.budget import LossBudget
 from tests.simulation.clients import Clients, Consumer, Producer
@@ -81,7 +83,10 @@ class Cluster:
         self.oracle = Oracle(self)
         change = Change(cause=Cause.CLUSTER_CREATED, at_ms=0)
         cluster = ClusterRecord(cluster_id=TOPIC_ID, change=change)
-        self.zookeeper.nodes[row_key(cluster)] = Znode(cluster, 0)
+        rows: list[Record] = [cluster]
+        if not options.mixed:  # as a cluster that this release makes
+            rows.append(LevelRecord(level=NEWEST, change=change))
+        self.zookeeper.nodes |= {row_key(row): Znode(row, 0) for row in rows}
         self.zookeeper.is_reachable = self._reaches_zookeeper
         self.zookeeper.on_write = self.oracle.on_zookeeper_write
         controllers = tuple(f"controller-{n}" for n in range(options.controllers))

@@ -13,6 +13,7 @@ from springtide.contract.errors import ControllerError
 from springtide.contract.partition_state import PartitionState, WriterId
 from springtide.contract.session import RegisterRequest, RegisterResponse, ShutdownKind
 from springtide.contract.updates import NameWriterRequest, NameWriterResponse, UpdateBatch
+from springtide.levels import SUPPORTED
 from springtide.node.core.session import MemberSession
 from springtide.node.lease import Lease
 from tests.simulation.clients import REQUEST_TIMEOUT_MS
@@ -31,6 +32,7 @@ class CoordinatorLink(ControllerLink):
             port=9092,
             log_dir_ids=(),
             last_shutdown=ShutdownKind.FIRST_START,
+            levels=SUPPORTED,
         )
         super().__init__(
             node,

@@ -22,7 +22,13 @@ def _draw_restarts(cluster: Cluster, random: Random) -> Arguments | None:
     if mixed is None:
         return None
     release = random.choice((Release.THIS, Release.THIS, Release.LAST))
-    others = [node.name for node in mixed.nodes if mixed.wanted[node.name] is not release]
+    if mixed.goes_on:
+        release = Release.THIS
+    others = [
+        node.name
+        for node in mixed.nodes
+        if mixed.wanted[node.name] is not release and mixed.may_become(node, release)
+    ]
     if not others:
         return None
     chosen = random.sample(others, min(len(others), random.randint(1, RESTARTED_MAX)))
@@ -39,8 +45,11 @@ def _draw_all(cluster: Cluster, random: Random) -> Arguments | None:
     mixed = cluster.mixed
     if mixed is None:
         return None
-    running = [mixed.wanted[node.name] for node in mixed.nodes]
-    release = Release.LAST if running.count(Release.THIS) * 2 > len(running) else Release.THIS
+    wanted = [mixed.wanted[node.name] for node in mixed.nodes]
+    is_back = wanted.count(Release.THIS) * 2 > len(wanted)
+    if is_back and (mixed.is_final or mixed.goes_on):
+        return None
+    release = Release.LAST if is_back else Release.THIS
     return {"release": release.name, "for_ms": draw_ms(random, DOWN_MS[:2])}
 
 
@@ -89,6 +98,7 @@ def _restart(cluster: Cluster, names: list[str], release: str, for_ms: int) -> b
     if mixed is None:
         return False
     nodes: list[Any] = [node for node in mixed.nodes if node.name in names]
+    nodes = [node for node in nodes if mixed.may_become(node, Release[release])]
     for node in nodes:
         mixed.wanted[node.name] = Release[release]
     for node in nodes:

@@ -42,6 +42,9 @@ DECLARED: dict[str, int] = {
     "seal.opened": COMMON,
     "election.of.a.sealed.log": WATCHED,
     "log.lost": WATCHED,
+    # Processes of two releases: an operator raises the level, or is told what stands in the way.
+    "upgrade.finalized": WATCHED,
+    "upgrade.refused": WATCHED,
     # Logs are made beside the stream.
     "creation.overtaken.by.a.newer.state": COMMON,
     "creation.given.up.in.hand": RARE,

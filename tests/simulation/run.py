@@ -165,9 +165,13 @@ def _run_phases(cluster: Cluster, planner: FaultPlanner | Replayer, faults_ms: i
     if not cluster.acked:
         raise Violation("L1", "nothing was acknowledged in a healthy cluster")
     planner.start()
+    if cluster.mixed is not None:
+        cluster.mixed.begin(faults_ms)
     _expire_sessions(cluster)
     cluster.run_until(events.now_ms + faults_ms)
     planner.stop()
+    if cluster.mixed is not None:
+        cluster.mixed.end()
     if cluster.options.family == "pauses":  # it is about what comes after them
         cluster.run_until(max(events.now_ms, cluster.ongoing.last_end_ms))
     random = keyed_random(cluster.seed, "core")

@@ -6,11 +6,12 @@ import msgspec
 import pytest
 
 from controller.core.events import CreateTopic
-from controller.core.records import Cause, Change
+from controller.core.records import Cause, Change, LevelRecord
 from controller.shell import rows
 from springtide.contract.epochs import ControllerEpoch
 from springtide.contract.errors import ControllerError
 from springtide.contract.session import RegisterResponse
+from springtide.levels import Level
 from tests.kit.memory.log import MemoryLog
 from tests.simulation.cluster import Cluster
 from tests.simulation.disk import Disk
@@ -22,6 +23,7 @@ from tests.simulation.releases.source import DRIVERS, PREFIX, last, renamed
 from tests.simulation.releases.translation import Release, release_of, translated
 from tests.simulation.run import run_seed
 from tests.simulation.violation import Violation
+from tests.simulation.zookeeper import Znode
 
 #: Of the family, with coordinators and without, whole runs that restart and single processes.
 SEEDS = (0, 2, 20)
@@ -111,6 +113,27 @@ def test_a_row_that_the_last_release_would_write_otherwise_is_a_violation(
     )
     with pytest.raises(Violation, match=r"U2: cluster is .*, and the last release makes"):
         cluster.mixed.row("cluster", state, Release.THIS)
+
+
+def test_the_level_is_raised_once_and_only_while_all_members_are_of_this_release() -> None:
+    cluster = Cluster(0, of_family(draw_options(0), "mixed"))
+    mixed = cluster.mixed
+    assert mixed is not None
+    change = Change(cause=Cause.UPGRADE_FINALIZED, at_ms=0)
+
+    def raised(level: int) -> None:
+        record = LevelRecord(level=Level(level), change=change)
+        stored = mixed.row("level", record, Release.THIS)
+        cluster.zookeeper.nodes["level"] = Znode(stored.value, 0, stored.data)
+
+    cluster.zookeeper.nodes["broker/1"] = Znode(None, 0)
+    mixed.running["broker-1"] = Release.LAST
+    raised(1)  # it was of the other release a moment ago
+    with pytest.raises(Violation, match="U3: the level falls from 1 to 0"):
+        mixed.row("level", LevelRecord(level=Level(0), change=change), Release.THIS)
+    cluster.events.run(100 * cluster.options.grace_ms)
+    with pytest.raises(Violation, match="U4: the level is raised to 1, and broker-1 is of the last release"):
+        raised(1)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

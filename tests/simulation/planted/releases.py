@@ -4,23 +4,27 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from controller.core.records import Cause, Change, MemberRecord, Record
+from controller.core import coordinators, registration, sessions, upgrade
+from controller.core.events import Process
+from controller.core.records import Cause, Change
 from controller.shell import rows
-from springtide.levels import SUPPORTED
+from springtide.contract.errors import ControllerError
+from springtide.levels import NEWEST, Level, LevelRange
 from tests.simulation.planted.plant import Patches, plant
 
 
-@plant(breaks="U2", seen="what is new in a release is written before it is finalized", family="mixed")
-def a_field_before_its_level() -> Patches:
-    original = rows.encode_row
+@plant(
+    breaks="U2",
+    seen="what is new is written by the release that a process is of, not by the cluster's level",
+    family="mixed",
+)
+def level_by_process() -> Patches:
+    original = registration.levels_in_row
 
-    def encode_row(record: Record, version: int) -> bytes:
-        if isinstance(record, MemberRecord):
-            member = structs.replace(record.registration, levels=SUPPORTED)
-            record = structs.replace(record, registration=member)
-        return original(record, version)
+    def levels_in_row(level: Level, levels: LevelRange) -> object:
+        return original(max(level, levels.highest), levels)
 
-    return [(rows, "encode_row", encode_row)]
+    return [(owner, "levels_in_row", levels_in_row) for owner in (sessions, coordinators)]
 
 
 @plant(
@@ -38,3 +42,42 @@ def a_word_before_its_level() -> Patches:
         return original(change)
 
     return [(rows, "shorten", shorten)]
+
+
+@plant(
+    breaks="U4",
+    seen="a process that does not run when the level is raised is forgotten: it comes back and can't go on",
+    family="mixed",
+    seeds_max=120,
+)
+def finalized_despite_a_fenced_broker() -> Patches:
+    original = upgrade._reason
+
+    def reason(process: Process, target: Level) -> str | None:
+        return original(process, target) if process.is_running else None
+
+    return [(upgrade, "_reason", reason)]
+
+
+@plant(breaks="U4", seen="whoever registers is taken, whatever it can run at", family="mixed")
+def any_release_is_registered() -> Patches:
+    def check_levels(level: Level, levels: LevelRange) -> tuple[ControllerError, str]:
+        return ControllerError.NONE, ""
+
+    return [(registration, "check_levels", check_levels)]
+
+
+@plant(breaks="L1", seen="the two ends of a range are taken for each other", family="mixed")
+def ends_of_a_range_swapped() -> Patches:
+    def has(levels: LevelRange, level: Level) -> bool:
+        return levels.highest <= level <= levels.lowest
+
+    return [(LevelRange, "has", has)]
+
+
+@plant(breaks="U3", seen="asked once more, the operator gets the other one of two levels", family="mixed")
+def level_falls() -> Patches:
+    def target_of(level: Level) -> Level:
+        return Level(level + 1) if level < NEWEST else Level(level - 1)
+
+    return [(upgrade, "target_of", target_of)]

@@ -42,6 +42,7 @@ def received(message: Any, release: Release) -> Any:
 _NUMBERED = {
     "cluster": "ClusterRecord",
     "level": "LevelRecord",
+    "upgrade": "UpgradeRecord",
     "producer_ids": "ProducerIdsRecord",
     "topic": "TopicRecord",
     "broker": "MemberRecord",

@@ -6,6 +6,12 @@ crossing.py says. Beside the oracle's invariants these are checked:
 
 U2   before finalization nothing stored is unreadable to the last release: every row that is written is what
      the last release, too, would write of what it reads there; and at the end it reads each disk's notes
+U3   the cluster's level never falls
+U4   no process acts under a level that it can't run at: the level is not raised while a member is known to be
+     of the last release, or has not run for long; afterwards none of that release is registered
+
+A controller of release 0.1 knows no levels and tells of itself only while it is the active one: that none
+runs any more when the level is raised is left to operators, here as in docs/upgrades.md.
 """
 
 from __future__ import annotations
@@ -17,6 +23,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from controller.core.events import FinalizeUpgrade, Process, UpgradeFinalized
+from controller.core.records import Cause
+from springtide.levels import SUPPORTED
 from tests.simulation.events import keyed_random
 from tests.simulation.network import Unreadable
 from tests.simulation.releases import fetching
@@ -24,11 +33,21 @@ from tests.simulation.releases.crossing import Rows, received
 from tests.simulation.releases.translation import Release, release_of, translated
 from tests.simulation.violation import Violation
 from tests.simulation.zookeeper import ModelZooKeeper, Outcome, Stored
+from tests.upgrade.last_release import NAMED, named
 
 if TYPE_CHECKING:
     from tests.simulation.cluster import Cluster
     from tests.simulation.disk import Disk
 
+#: What the last release knows (tests/upgrade/last_release).
+LAST_LEVEL = named(NAMED.read_text(encoding="utf-8")).level
+#: A controller may believe for so many of its graces what a process told before.
+GRACES = 3
+#: After which share of the faults' time an upgrade goes on to its end; None: in this run it does not.
+GOES_ON = (None, 0.0, 0.0, 0.3)
+ASKED_MS = 300
+NEVER_MS = 2**62
+_REGISTERED = (Cause.BROKER_REGISTERED, Cause.COORDINATOR_REGISTERED)
 #: How a run begins, and how often: with the last release only, with both, with this one only.
 BEGINNINGS = (None, 0.5, 1.0)
 BEGINNING_SHARES = (6, 3, 1)
@@ -120,6 +139,13 @@ class Mixed:
         self.running: dict[str, Release] = {}
         self._disks: dict[int, tuple[Disk, Disk]] = {}
         share = self.random.choices(BEGINNINGS, BEGINNING_SHARES)[0]
+        #: The operator asks to raise the level, or has: no controller goes back.
+        self.is_final = False
+        #: From when on all upgrades go one way, and the operator asks to raise the level.
+        self.goes_on_ms = NEVER_MS
+        self._is_over = False
+        #: When each process began to be of its release.
+        self._since_ms: dict[str, int] = {}
         self.wanted = {
             node.name: Release.THIS if share is not None and self.random.random() < share else Release.LAST
             for node in self.nodes
@@ -181,6 +207,7 @@ class Mixed:
         for name in _KEPT & before.keys():
             setattr(node, name, before[name])
         self.running[node.name] = release
+        self._since_ms[node.name] = self.cluster.events.now_ms
         self._supervise(node)
         if hasattr(node, "elections") and release is Release.LAST:
             node.submit = partial(_submit, node)
@@ -256,7 +283,11 @@ class Mixed:
         data = self.rows[release].encode(key, value, version)
         if not data:
             return Stored(value, b"")
-        if release is Release.THIS:
+        if key == "level":
+            self._check_level(value.level)
+        elif self.level > LAST_LEVEL:
+            self._check_member(key, value)
+        elif release is Release.THIS and self.rows[Release.LAST].knows(key):
             self._check_row(key, data, version)
         return Stored(self.rows[Release.THIS].decode(key, data), data)
 
@@ -269,10 +300,112 @@ class Mixed:
         if again != data:
             raise Violation("U2", f"{key} is {data!r}, and the last release makes {again!r} of it")
 
+    # --- levels -----------------------------------------------------------------------------------------
+
+    @property
+    def level(self) -> int:
+        """The cluster's, as ZooKeeper has it."""
+        node = self.cluster.zookeeper.nodes.get("level")
+        return 0 if node is None else int(node.value.level)
+
+    def _check_level(self, level: int) -> None:
+        """U3, and U4 of a level that is raised. What a controller believes of a process is up to a grace old,
+        or what an earlier life of it told."""
+        if level < self.level:
+            raise Violation("U3", f"the level falls from {self.level} to {level}")
+        if level <= LAST_LEVEL:
+            return
+        for node in self.nodes:
+            since_ms = self.cluster.events.now_ms - self._since_ms.get(node.name, 0)
+            is_member = f"{node.name.replace('-', '/')}" in self.cluster.zookeeper.nodes
+            is_old = (
+                self.running[node.name] is Release.LAST and since_ms > GRACES * self.cluster.options.grace_ms
+            )
+            if is_member and is_old:
+                raise Violation(
+                    "U4", f"the level is raised to {level}, and {node.name} is of the last release"
+                )
+
+    def _check_member(self, key: str, value: Any) -> None:
+        """U4 of a process that is registered."""
+        registration = getattr(value, "registration", None)
+        node = next((node for node in self.nodes if node.name.replace("-", "/") == key), None)
+        if registration is None or node is None or self.running[node.name] is not Release.LAST:
+            return
+        if registration.incarnation_id == f"{node.name}#{node.life}" and value.change.cause in _REGISTERED:
+            raise Violation("U4", f"{node.name}, of the last release, is registered at level {self.level}")
+
+    def may_become(self, node: Any, release: Release) -> bool:
+        """Return whether anybody would start it so: after the level was raised, no controller any more."""
+        return release is Release.THIS or not self.is_final or node not in self.cluster.controllers
+
+    def begin(self, faults_ms: int) -> None:
+        """The faults begin. In most runs the upgrade is meant to be finalized, from some time on."""
+        share = self.random.choice(GOES_ON)
+        if share is not None:
+            self.goes_on_ms = self.cluster.events.now_ms + int(share * faults_ms)
+            self.cluster.events.at(self.goes_on_ms, self._ask)
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether processes only go to this release now."""
+        return not self.is_final and self.cluster.events.now_ms >= self.goes_on_ms
+
+    def _ask(self) -> None:
+        """Before the faults end: the operator asks, and asks again."""
+        if self._is_over:
+            return
+        controller = self.cluster.active_controller()
+        if controller is not None and self.can_ask_to_finalize():
+            self.finalize(controller)
+        pace_ms = ASKED_MS + self.cluster.options.grace_ms // 4
+        self.cluster.events.after(pace_ms * (0.2 + self.random.random()), self._ask)
+
+    def can_ask_to_finalize(self) -> bool:
+        """Return whether the operator knows of no controller that is of the last release."""
+        return all(
+            Release.LAST not in (self.running[each.name], self.wanted[each.name])
+            for each in self.cluster.controllers
+        )
+
+    def finalize(self, controller: Any) -> None:
+        """The operator asks for it."""
+        self.is_final = True
+        process = partial(Process, kind="controller", version="", levels=SUPPORTED, is_running=True)
+        running = [each for each in self.cluster.controllers if each.is_up]
+        event = FinalizeUpgrade(
+            wall_ms=self.cluster.events.now_ms,
+            actor="operator",
+            controllers=tuple(
+                process(process_id=each.name, name=each.name, is_active=each is controller)
+                for each in running
+            ),
+        )
+
+        def answered(reply: Any) -> None:
+            self.is_final = self.level > LAST_LEVEL
+            is_done = isinstance(reply, UpgradeFinalized)
+            self.cluster.marks.reached("upgrade.finalized" if is_done else "upgrade.refused")
+            self.cluster.events.note(f"{controller.name} answers: {reply}")
+
+        controller.submit(event, answered)
+
+    def end(self) -> None:
+        """The faults end: what can't serve any more since the level was raised comes back as this release."""
+        self._is_over = True
+        self.is_final = self.level > LAST_LEVEL
+        for node in self.nodes if self.is_final else ():
+            self.wanted[node.name] = Release.THIS
+            if node.is_up and self.running[node.name] is Release.LAST:
+                node.crash()
+                node.start()
+
     # --- the end ----------------------------------------------------------------------------------------
 
     def check_end(self) -> None:
-        """Everything that is stored is readable to both releases."""
+        """Everything that is stored is readable to both releases, as long as there is a way back."""
+        if self.level > LAST_LEVEL:
+            return
         for key in self.cluster.zookeeper.nodes:
             for release in Release:
                 if self.rows[release].knows(key):
