@@ -50,7 +50,7 @@ from controller.shell.kazoo_access import ZooKeeperAccess
 from controller.shell.leadership import EPOCH_PATH
 from controller.shell.rows import cluster_path, head_path
 from springtide.levels import NEWEST, RELEASES
-from springtide.version import installed_version
+from springtide.version import VERSION
 
 CONNECT_TIMEOUT_S: Final = 15
 
@@ -115,7 +115,7 @@ def _create(config: ControllerConfig, access: ZooKeeperAccess, folder: Path) -> 
         read.finish()
     return BackupManifest(
         format=FORMAT,
-        release=installed_version(),
+        release=VERSION,
         level=NEWEST,
         made_at=datetime.now(UTC).isoformat(timespec="seconds"),
         zookeeper_root=root,

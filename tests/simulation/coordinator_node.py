@@ -21,6 +21,7 @@ from coordinator.core.shard_ports import (
     BatchAnswered,
     LeaderKnown,
     LogIsAhead,
+    LogIsUnreadable,
     LogWasRead,
     ReadLog,
     RequestCame,
@@ -260,6 +261,8 @@ class CoordinatorNode(Process):
                 self.after(BEGIN_ANEW_MS, partial(self._begin_anew, begun))
             case LogIsAhead(found=found, named=named):  # the controller was told what was found
                 raise Violation("13.6", f"{self.name} told of writer {found}, and {named} was named to it")
+            case LogIsUnreadable(detail=detail):  # no record here is of a later release
+                raise Violation("U2", f"{self.name}: {detail}")
             case _:
                 assert_never(effect)
 

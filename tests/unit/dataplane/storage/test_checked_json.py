@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from dataplane.core.titles import with_title
 from dataplane.shell.data_directory import CONTROLLER_EPOCH_FILE, read_seen
 from dataplane.storage.checked_json import CorruptJson, decode_checked, encode_checked
-from dataplane.storage.checkpoints import with_title
 from dataplane.storage.disk import replace_durably
 from dataplane.storage.log_dir_identity import LogDirMeta, LogDirRefused, decode_meta, encode_meta
 from dataplane.storage.log_settings import PartitionId

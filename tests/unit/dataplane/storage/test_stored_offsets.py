@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from dataplane.core.titles import with_title
 from dataplane.storage.checked_json import encode_checked
 from dataplane.storage.checkpoints import (
     HIGH_WATERMARKS,
@@ -15,7 +16,6 @@ from dataplane.storage.checkpoints import (
     PartitionKey,
     read_checkpoint,
     read_title,
-    with_title,
     write_checkpoint,
 )
 from dataplane.storage.health import DirectoryHealth
