@@ -72,7 +72,9 @@ def refusal_of_update(name: str, version: int, level: Level) -> RefusedUpdate | 
         served = known.version_at(level)
         if version == served:
             return None
-        return RefusedUpdate(False, f"{name} follows {LEVEL}: at {level} version {served} of it is served")
+        return RefusedUpdate(
+            False, f"{name} follows {LEVEL}: at level {level}, version {served} of it is served"
+        )
     if version == level:
         return None
     if version < level:

@@ -27,7 +27,7 @@ def test_a_feature_is_told_as_far_as_the_level_serves_it(monkeypatch: pytest.Mon
     assert told_features(Level(1))[1:] == (ToldFeature("group.version", 0, 1, 1),)
     refused = refusal_of_update("group.version", 1, Level(0))
     assert refused is not None
-    assert refused.text == "group.version follows springtide.level: at 0 version 0 of it is served"
+    assert refused.text == "group.version follows springtide.level: at level 0, version 0 of it is served"
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_a_feature_is_told_as_far_as_the_level_serves_it(monkeypatch: pytest.Mon
     [
         (LEVEL, 0, 1, "a level never falls"),
         (LEVEL, 2, 1, "release 0.2 supports levels up to 1: upgrade each process"),
-        ("group.version", 1, 1, "at 1 version 0 of it is served"),
+        ("group.version", 1, 1, "at level 1, version 0 of it is served"),
         ("metadata.version", 25, 1, "this cluster has no feature 'metadata.version'"),
         ("", 1, 1, "no feature ''"),
     ],
