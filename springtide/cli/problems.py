@@ -10,6 +10,12 @@ import msgspec
 from springtide.cli.tables import cell
 
 TEXT_CHARS_MAX: Final = 500
+NOT_KNOWN: Final = frozenset({"not_found", "method_not_allowed"})
+"""Codes for a path or verb that the controller does not have; each release has those of its own commands."""
+OF_ANOTHER_RELEASE: Final = (
+    "the controller is of another release, and does not know this command: upgrade the controllers, or use "
+    "the command line of their release (`springtide --version`)"
+)
 
 
 def problem_of(body: bytes) -> Mapping[str, Any]:
@@ -35,7 +41,9 @@ def problem_lines(status: int, body: bytes) -> list[str]:
     if (detail := problem.get("detail")) and cell(detail) not in said:
         said.insert(0, cell(detail))
     lines += [f"  {line}" for line in said]
-    if hint := problem.get("hint"):
+    if code in NOT_KNOWN:
+        lines.append(f"  hint: {OF_ANOTHER_RELEASE}")
+    elif hint := problem.get("hint"):
         lines.append(f"  hint: {cell(hint)}")
     if request_id := problem.get("request_id"):
         lines.append(f"  request: {cell(request_id)}")
