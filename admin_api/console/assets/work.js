@@ -30,6 +30,14 @@ export function showOperations(section, answer) {
 }
 
 export function title(operation) {
+  try {
+    return titleOf(operation);
+  } catch {
+    return capital(words(operation.kind)); // a later release's, which asks in another way
+  }
+}
+
+function titleOf(operation) {
   const { spec } = operation;
   if (operation.kind === "broker_add") {
     const ids = spec.brokers.map((broker) => broker.broker_id);
