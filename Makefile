@@ -43,7 +43,7 @@ BASE ?=
 PROCESSES ?=
 TAG ?=
 
-.PHONY: help demo up test check lint style types unit sim rest fuzz audit faults proof last-release upgrade-proof explore pipeline-proof connector kafka-tools bench interop interop-apps interop-suites house docs install lock release release-try release-tools packages host-packages fuzzer clean
+.PHONY: help demo up test check lint style types unit sim rest fuzz audit faults proof last-release upgrade-proof explore pipeline-proof connector kafka-tools bench interop interop-apps interop-suites house docs install lock release release-try release-tools deb packages host-packages fuzzer clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -156,6 +156,10 @@ release-try: $(INSTALLED) ## dist/'s wheel, where nothing else is, on Python 3.1
 	    $(BIN)/python packaging/try_wheel.py dist/*.whl --python "$$(.ci/python $$release)" \
 	        --lend "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"; \
 	done
+
+deb: $(INSTALLED) release-tools ## a Debian package of dist/'s wheel, tried in a fresh Debian 13 where we are root
+	@packaging/deb/build $(BIN)/python
+	@if [ "$$(id -u)" -eq 0 ]; then packaging/deb/try dist/*.deb; else echo "not tried: that needs root"; fi
 
 $(INSTALLED): pyproject.toml requirements.lock requirements-dev.lock springtide/native/_records.c
 	@if [ -z "$(PYTHON)" ] || ! "$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then \
