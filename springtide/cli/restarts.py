@@ -12,14 +12,14 @@ from argparse import ArgumentTypeError
 from collections.abc import Callable
 from typing import Final
 
-from springtide.cli.rolling import Process
+from springtide.cli.rolling import RolledProcess
 
 FIELDS: Final = ("kind", "id", "host", "unit")
 _FIELD: Final = re.compile(r"\{([^{}]*)\}")
 #: A host's name or an IP address: nothing that begins with `-`, and nothing that a shell reads.
 _SAFE: Final = re.compile(r"[A-Za-z0-9_:][A-Za-z0-9_.:-]{0,252}")
 
-MakeCommand = Callable[[Process], list[str]]
+MakeCommand = Callable[[RolledProcess], list[str]]
 
 
 class UnsafeName(Exception):
@@ -44,7 +44,7 @@ def template(text: str) -> tuple[str, ...]:
 def by_template(words: tuple[str, ...]) -> MakeCommand:
     """Return how to restart a process by a command that `template` parsed."""
 
-    def make(process: Process) -> list[str]:
+    def make(process: RolledProcess) -> list[str]:
         host = _safe(process.host, process)
         name = _safe(process.name, process)
         is_one = process.kind == "controller"
@@ -63,7 +63,7 @@ def by_kubectl(*, namespace: str, context: str | None) -> MakeCommand:
     """Return how to restart a pod of packaging/kubernetes: it is deleted, and its StatefulSet makes it anew
     from the template as it is then. kubectl returns when the old pod has ended."""
 
-    def make(process: Process) -> list[str]:
+    def make(process: RolledProcess) -> list[str]:
         chosen = [] if context is None else ["--context", context]
         return [
             "kubectl",
@@ -78,14 +78,14 @@ def by_kubectl(*, namespace: str, context: str | None) -> MakeCommand:
     return make
 
 
-def pod_of(process: Process) -> str:
+def pod_of(process: RolledProcess) -> str:
     """Return the pod's name: `broker-3`; of a controller, the first label of its host's name."""
     if process.kind == "controller":
         return process.host.partition(".")[0]
     return f"{process.kind}-{process.name}"
 
 
-def _safe(text: str, process: Process) -> str:
+def _safe(text: str, process: RolledProcess) -> str:
     if not _SAFE.fullmatch(text):
         raise UnsafeName(f"{process.title}: {text!r} is no name that can be put into a command")
     return text

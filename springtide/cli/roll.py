@@ -20,7 +20,7 @@ from springtide.cli.call import Call, Json, UsageError, get
 from springtide.cli.client import NOT_NOW, Controllers, ListPage, Reply, RequestRefused, Unreachable
 from springtide.cli.console import Console
 from springtide.cli.restarts import MakeCommand, UnsafeName, by_kubectl, by_template
-from springtide.cli.rolling import AllDone, Process, Restart, Roll, Sight, Stop, Wait, not_well, pace
+from springtide.cli.rolling import AllDone, Restart, Roll, RolledProcess, Sight, Stop, Wait, not_well, pace
 from springtide.cli.tables import Table, columns, printable
 
 PLAN: Final = columns("kind name host state version")
@@ -84,6 +84,8 @@ class RollingRestart:
                     self._tell(
                         f"all is well: {total} of {total} restarted" if total else "nothing to restart"
                     )
+                    if roll.version is not None:
+                        self._tell("springtide upgrade status says what finalizing the upgrade waits for")
                     return True
                 case Restart(process=process):
                     began = self._now()
@@ -92,7 +94,7 @@ class RollingRestart:
                     roll.on_restarted(process, began)
             sight = self._look_again(options.cluster)
 
-    def _restart(self, process: Process, make: MakeCommand, number: str, patience_s: float) -> bool:
+    def _restart(self, process: RolledProcess, make: MakeCommand, number: str, patience_s: float) -> bool:
         """Run the command that restarts the process; return whether it ended well."""
         try:
             words = make(process)
@@ -107,7 +109,7 @@ class RollingRestart:
 
     # What is told
 
-    def _show_plan(self, left: Sequence[Process], trouble: str | None) -> None:
+    def _show_plan(self, left: Sequence[RolledProcess], trouble: str | None) -> None:
         rows = [msgspec.to_builtins(one) for one in left]
         if self._console.is_json:
             self._console.raw(msgspec.json.encode({"items": rows, "waits_for": trouble}), b"\n")
@@ -194,11 +196,11 @@ def _how(options: Namespace) -> MakeCommand | None:
     return None if options.restart_command is None else by_template(options.restart_command)
 
 
-def _controller(url: httpx.URL, reply: Reply | None) -> Process:
+def _controller(url: httpx.URL, reply: Reply | None) -> RolledProcess:
     """Return a controller as its /readyz says; None: it did not say that it is ready. Its host is that of the
     address that it tells: the one at which it was asked may be a forwarded port."""
     told: dict[str, Any] = {} if reply is None else reply.document()
-    return Process(
+    return RolledProcess(
         kind="controller",
         name=url.netloc.decode("ascii"),
         host=httpx.URL(told.get("url", url)).host,
@@ -208,8 +210,8 @@ def _controller(url: httpx.URL, reply: Reply | None) -> Process:
     )
 
 
-def _node(kind: str, told: Json) -> Process:
-    return Process(
+def _node(kind: str, told: Json) -> RolledProcess:
+    return RolledProcess(
         kind=kind,
         name=str(told[f"{kind}_id"]),
         host=told["endpoint"].rpartition(":")[0].removeprefix("[").removesuffix("]"),

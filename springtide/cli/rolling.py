@@ -27,7 +27,7 @@ UP: Final = ("active", "standby", "waiting")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Process:
+class RolledProcess:
     """A process as the controllers tell of it. name: its id; of a controller, where it is asked. host: where
     it runs, as others reach it. run: names this run of it, None: not told. state: a word of UP, or what is
     the matter."""
@@ -53,7 +53,7 @@ class Sight:
     """A cluster at one moment. lag_records: that followers have yet to copy. is_lost: its ZooKeeper has lost
     what it once held, so that what is told of partitions is not the truth."""
 
-    processes: tuple[Process, ...]
+    processes: tuple[RolledProcess, ...]
     leaderless: int = 0
     under_min_isr: int = 0
     under_replicated: int = 0
@@ -65,7 +65,7 @@ class Sight:
 class Restart:
     """Restart this process now, then call `on_restarted`."""
 
-    process: Process
+    process: RolledProcess
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class AllDone:
 Step = Restart | Wait | Stop | AllDone
 
 
-def in_order(processes: Iterable[Process]) -> list[Process]:
+def in_order(processes: Iterable[RolledProcess]) -> list[RolledProcess]:
     """Return the processes in the order in which they are restarted."""
     return sorted(
         processes,
@@ -102,7 +102,7 @@ def in_order(processes: Iterable[Process]) -> list[Process]:
     )
 
 
-def to_restart(sight: Sight, version: str | None) -> list[Process]:
+def to_restart(sight: Sight, version: str | None) -> list[RolledProcess]:
     """Return the processes that are to be restarted, in order: all, or those that don't run this version."""
     return in_order(one for one in sight.processes if version is None or one.version != version)
 
@@ -154,13 +154,13 @@ class Roll:
     patience_s: float
     done: dict[tuple[str, str], float] = field(default_factory=dict)
     #: What was restarted and is not back.
-    _awaited: Process | None = None
+    _awaited: RolledProcess | None = None
     _restarted_at: float = 0.0
     #: When things got better for the last time, and how they were then.
     _better_at: float | None = None
     _best: tuple[int, ...] = ()
 
-    def left(self, sight: Sight) -> list[Process]:
+    def left(self, sight: Sight) -> list[RolledProcess]:
         """Return the processes that are to be restarted from here on, in order."""
         return [one for one in to_restart(sight, self.version) if one.key not in self.done]
 
@@ -190,7 +190,7 @@ class Roll:
         left = self.left(sight)
         return Restart(left[0]) if left else AllDone()
 
-    def _is_awaited(self, process: Process) -> bool:
+    def _is_awaited(self, process: RolledProcess) -> bool:
         return self._awaited is not None and process.key == self._awaited.key
 
     def _not_back(self, sight: Sight) -> str | None:
@@ -206,7 +206,7 @@ class Roll:
             return f"{back.title} still runs as before it was restarted"
         return None
 
-    def on_restarted(self, process: Process, began: float) -> None:
+    def on_restarted(self, process: RolledProcess, began: float) -> None:
         """Note that the command that restarts the process ended well. began: when it was started."""
         self._awaited, self._restarted_at, self._better_at = process, began, None
 

@@ -29,7 +29,7 @@ from springtide.certificates import create_certificates
 from springtide.cli.catalogue import COMMANDS
 from springtide.cli.parser import build_parser
 from springtide.cli.restarts import pod_of
-from springtide.cli.rolling import Process
+from springtide.cli.rolling import RolledProcess
 from springtide.version import VERSION
 from tests.kit.manifests import Document, container_of, faults, is_ours, of_kind, ordinals
 
@@ -236,7 +236,7 @@ def test_our_programs_take_the_commands(name: str, secrets: Path) -> None:
                 case _:
                     coordinator = coordinator_settings(coordinator_parser().parse_args(line))
                     assert coordinator.coordinator_id == ordinal
-            process = Process(
+            process = RolledProcess(
                 kind=found["metadata"]["name"], name=str(ordinal), host=f"controller-{ordinal}", state=""
             )
             assert pod_of(process) == f"{found['metadata']['name']}-{ordinal}"

@@ -7,13 +7,13 @@ from argparse import ArgumentTypeError
 import pytest
 
 from springtide.cli.restarts import UnsafeName, by_kubectl, by_template, template
-from springtide.cli.rolling import Process
+from springtide.cli.rolling import RolledProcess
 
 SSH = template("ssh {host} sudo systemctl restart {unit}")
 
 
-def process(kind: str = "broker", name: str = "3", host: str = "store3") -> Process:
-    return Process(kind=kind, name=name, host=host, state="active")
+def process(kind: str = "broker", name: str = "3", host: str = "store3") -> RolledProcess:
+    return RolledProcess(kind=kind, name=name, host=host, state="active")
 
 
 def test_the_fields_of_a_template_are_filled_in_word_by_word() -> None:

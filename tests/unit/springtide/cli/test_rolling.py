@@ -9,9 +9,9 @@ import pytest
 
 from springtide.cli.rolling import (
     AllDone,
-    Process,
     Restart,
     Roll,
+    RolledProcess,
     Sight,
     Stop,
     Wait,
@@ -24,8 +24,8 @@ from springtide.cli.rolling import (
 PATIENCE = 60.0
 
 
-def process(kind: str, name: object, state: str = "active", **fields: Any) -> Process:
-    return Process(
+def process(kind: str, name: object, state: str = "active", **fields: Any) -> RolledProcess:
+    return RolledProcess(
         **{
             "kind": kind,
             "name": str(name),
@@ -44,7 +44,7 @@ COORDINATOR = process("coordinator", 1001)
 ALL = (COORDINATOR, *BROKERS, *CONTROLLERS)
 
 
-def sight(*processes: Process, **counts: Any) -> Sight:
+def sight(*processes: RolledProcess, **counts: Any) -> Sight:
     return Sight(processes=processes or ALL, **counts)
 
 
@@ -55,7 +55,7 @@ def changed(seen: Sight, key: tuple[str, str], **fields: Any) -> Sight:
     )
 
 
-def titles(processes: list[Process]) -> list[str]:
+def titles(processes: list[RolledProcess]) -> list[str]:
     return [one.title for one in processes]
 
 
