@@ -314,7 +314,8 @@ class ControllerNode(Process):
     def _submit_tick(self) -> None:
         is_missing = self.machine is not None and missing_topics(self.machine.image)
         fresh_id = self.new_topic_id() if is_missing else None
-        self.submit(Tick(wall_ms=self.clock.wall_ms, fresh_id=fresh_id), lambda _: None)
+        tick = Tick(wall_ms=self.clock.wall_ms, fresh_id=fresh_id, expired_ms=int(self.events.now_ms))
+        self.submit(tick, lambda _: None)
 
     def _beat(self) -> None:
         self.watch.beat(0)

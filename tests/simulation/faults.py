@@ -18,6 +18,7 @@ from tests.simulation import (
     kinds_creation,
     kinds_disks,
     kinds_hosts,
+    kinds_kept,
     kinds_network,
     kinds_operators,
     kinds_pauses,
@@ -40,6 +41,7 @@ __all__ = [
     "kinds_creation",
     "kinds_disks",
     "kinds_hosts",
+    "kinds_kept",
     "kinds_network",
     "kinds_operators",
     "kinds_pauses",
@@ -67,6 +69,7 @@ MODULES = (
     kinds_workers,
     kinds_topics,
     kinds_releases,
+    kinds_kept,
 )
 _PLACE = {module.__name__: number for number, module in enumerate(MODULES)}
 

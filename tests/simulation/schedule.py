@@ -61,13 +61,14 @@ FAMILIES: dict[str, str] = {
     "rot": "bytes rot at rest",
     "workers": "a host with several workers dies, or one of them",
     "topics": "a topic is deleted and made again",
+    "kept": "a topic is deleted, kept and restored",
     "mixed": "two releases run in one cluster",
 }
 
 #: Families that only tier A has: no process is put back in time, no host of real processes has workers,
-#: operators of tier B make topics again in every run with churn, and real processes of two releases have
-#: tests of their own (tests/upgrade).
-CORES_ONLY = frozenset({"host", "workers", "topics", "mixed"})
+#: operators of tier B make topics again in every run with churn and restore none, and real processes of two
+#: releases have tests of their own (tests/upgrade).
+CORES_ONLY = frozenset({"host", "workers", "topics", "kept", "mixed"})
 
 KINDS: dict[str, Kind] = {}
 

@@ -15,7 +15,7 @@ WHERE: dict[str, str] = {
             *(30, 31, 32, 34, 35, 36, 38, 39, 52),
             *(53, 54, 55),
             *range(56, 68),
-            *(76, 77, 82, 83, 84, 86, 87, 90, 91),
+            *(76, 77, 82, 83, 84, 86, 87, 90, 91, 92),
         )
     },
     "S29": "tests/integration/dataplane/test_disk_trouble.py::test_s28_a_slow_fsync_",
