@@ -256,6 +256,38 @@ def last_member(cluster: CoordinatorCluster) -> MemberRecord:
     return [record for record in cluster.records if isinstance(record, MemberRecord)][-1]
 
 
+def test_each_field_of_a_partitions_state_is_read_back() -> None:
+    writer = WriterId(producer_id=7, producer_epoch=8)
+    values: dict[str, object] = {
+        "replicas": (1, 2, 3, 4),
+        "adding_replicas": (4,),
+        "removing_replicas": (1,),
+        "original_replicas": (1, 2, 3),
+        "throttle": MoveThrottle(operation="op", rate=5),
+        "new_replicas": (4,),
+        "leader": 2,
+        "leader_epoch": LeaderEpoch(3),
+        "partition_epoch": PartitionEpoch(9),
+        "isr": (2, 3),
+        "elr": (1,),
+        "last_known_elr": (4,),
+        "last_known_leader": 1,
+        "min_insync_replicas": 2,
+        "recovery": LeaderRecovery.RECOVERING,
+        "unclean_leader_epoch": LeaderEpoch(2),
+        "high_watermark_floor": 11,
+        "shard": Shard(owner=1001, standby=1002, writer=writer),
+    }
+    state = PartitionState(topic_id=TOPIC_ID, topic="orders", partition=5, **values)  # type: ignore[arg-type]
+    fields = set(PartitionState.__struct_fields__) - {"topic_id", "topic", "partition"}
+    assert set(values) == fields, "give the new one a value that is not its default"
+    record = PartitionRecord(state=state, change=CHANGE)
+    data = encode_chunk("orders", TOPIC_ID, [record])
+    assert decode_chunk(data) == [record]
+    (row,) = msgspec.json.decode(data)["partitions"]
+    assert set(row) == fields | {"partition", "change"}, "none of them was at its default"
+
+
 def test_a_row_of_a_chunk_has_each_field_of_a_partitions_state() -> None:
     """What `read_chunk` compares is the row: a field that the state alone has would be lost."""
     of_state = set(PartitionState.__struct_fields__) - {"topic", "topic_id"}
