@@ -47,7 +47,8 @@ class OutOfSync:
                 self._keys.add(key)
             else:
                 self._keys.discard(key)
-        gone = {topic.topic_id for topic in batch.topics if topic.deleting} | set(batch.deleted_topics)
+        gone = {topic.topic_id for topic in batch.topics if topic.deleting}
+        gone.update(batch.deleted_topics, batch.kept_topics or ())
         if gone and self._keys:
             self._keys = {key for key in self._keys if key[0] not in gone}
         if not self._keys:

@@ -65,6 +65,7 @@ def test_a_learner_and_a_replica_that_goes_do_not_count() -> None:
 
 def test_a_partition_that_is_deleted_or_not_told_any_more_does_not_count() -> None:
     assert is_green(told(full(MISSING), UpdateBatch(deleted_topics=("t",))))
+    assert is_green(told(full(MISSING), UpdateBatch(kept_topics=("t",))))  # deleted, its logs are kept
     dying = TopicState(topic_id="t", topic="orders", partitions=1, replication_factor=3, deleting=True)
     assert is_green(told(full(MISSING), UpdateBatch(topics=(dying,))))
     assert is_green(told(UpdateBatch(full=True, partitions=(MISSING,), topics=(dying,))))
