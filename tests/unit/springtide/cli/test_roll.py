@@ -47,7 +47,7 @@ class World:
     def answer(self, request: httpx.Request) -> httpx.Response:
         host, path = request.url.host, request.url.path
         if path == "/readyz":
-            runs = self.restarted().count(f"controller-{host}:8080")
+            runs = sum(name in (f"controller-{host}:8080", host) for name in self.restarted())
             told = {"controller_id": f"{host}.{runs}", "version": self.version} if runs else {}
             return ok({"role": "active" if host == self.active else "standby", **told})
         if path == "/clusters/prod/brokers":
@@ -135,6 +135,21 @@ def test_a_dry_run_shows_the_order_and_restarts_nothing(world: World) -> None:
         "coordinator"
     ]
     assert json.loads(ran.out)["waits_for"].startswith("4 partitions")
+
+
+def test_kubectl_deletes_one_pod_after_the_other(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kubectl = tmp_path / "kubectl"  # writes down its words, and the last of them, the pod
+    kubectl.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/said; echo "$5" >> {world.written}\n')
+    kubectl.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    ran = world.roll("--kubectl", "--namespace", "prod", command="")
+    assert (ran.status, world.restarted()) == (
+        0,
+        ["ctl2", "ctl1", "broker-1", "broker-2", "coordinator-1001"],
+    )
+    assert (tmp_path / "said").read_text().splitlines()[2] == "--namespace prod delete pod broker-1"
 
 
 def test_how_to_restart_must_be_said_in_one_way(world: World) -> None:
