@@ -248,7 +248,7 @@ README = (FOLDER / "README.md").read_text(encoding="utf-8")
 def test_the_commands_of_the_readme_are_ones_that_the_command_line_takes() -> None:
     joined = README.replace("\\\n", " ").replace("$n ", "1 ")
     lines = re.findall(r"(?m)^ *(?:admin|springtide) (.+)$", joined)
-    assert len(lines) == 7
+    assert len(lines) == 8
     parser = build_parser(COMMANDS, version="")
     for line in lines:
         parser.parse_args(shlex.split(line))
