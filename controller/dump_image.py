@@ -89,7 +89,7 @@ def _render_text(published: Published) -> str:
             f"  rack {broker.rack or '-'}"
         )
     for topic_id, topic in sorted(image.topics.items(), key=lambda item: item[1].topic):
-        mark = "  (being deleted)" if topic.deleting else ""
+        mark = "  (kept)" if topic.kept else "  (being deleted)" if topic.deleting else ""
         lines.append(f"topic {topic.topic}  id {topic_id}  partitions {topic.partitions}{mark}")
         for state in image.partitions_of(topic_id):
             lines.append(

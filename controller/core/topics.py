@@ -267,6 +267,7 @@ def _check_size(image: ClusterImage, partitions: int, options: ControllerOptions
             field="topic",
             limit=options.topics_max,
             detail=f"the cluster holds {options.topics_max} topics already",
+            hint=_kept_hint(image),
         )
     if partitions > room:
         return Refusal(
@@ -274,9 +275,18 @@ def _check_size(image: ClusterImage, partitions: int, options: ControllerOptions
             field="partitions",
             limit=max(room, 0),
             detail=f"{partitions} partitions are too many: at most {max(room, 0)} can be added",
+            hint=_kept_hint(image),
             facts={"cluster_partitions": len(image.partitions)},
         )
     return None
+
+
+def _kept_hint(image: ClusterImage) -> str | None:
+    """Return what can be given up, because deleted topics that are kept count, too."""
+    count = len(image.kept)
+    return (
+        f"{count} of its topics are deleted and kept: `springtide topics purge` ends that" if count else None
+    )
 
 
 def _default(image: ClusterImage, name: str) -> int:

@@ -104,7 +104,12 @@ _CLUSTER_GAUGES: Final[tuple[tuple[str, str, Callable[[ClusterImage], int]], ...
     (
         f"{_KAFKA}topicstodeletecount",
         "Topics whose replicas have not all confirmed their deletion",
-        lambda image: len(image.deletions),
+        lambda image: len(image.deletions) - len(image.kept),
+    ),
+    (
+        f"{_OURS}keptdeletedtopics",
+        "Deleted topics whose records are kept",
+        lambda image: len(image.kept),
     ),
     (
         f"{_KAFKA}activebrokercount",

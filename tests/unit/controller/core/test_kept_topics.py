@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from controller.core.draft import Draft
@@ -404,3 +405,13 @@ def test_a_topic_that_a_recovery_finds_kept_has_no_seats_and_its_time_begins_ane
     forget_seats(draft, list(made.image.kept), epoch_min=500, change=change)
     assert state(made).isr == () and state(made).elr == () and state(made).leader_epoch == 500
     assert kept(made).until_ms == 6 * HOUR_MS
+
+
+def test_a_refusal_for_too_many_topics_says_which_are_only_kept() -> None:
+    made = cluster()
+    delete(made)
+    made.machine.options = msgspec.structs.replace(made.options, topics_max=1)
+    event = CreateTopic(wall_ms=0, actor="ann", topic_id=topic_id(9), topic="late", partitions=1)
+    refusal = made.ask(event, Refusal)
+    assert refusal.code is RefusalCode.INVALID_PARTITIONS
+    assert "springtide topics purge" in (refusal.hint or "")
