@@ -201,3 +201,19 @@ def test_the_rate_of_a_running_operation_is_changed_where_it_is_seen(
     fill(browser, "throttle_bytes_per_s", "")
     look(browser)
     assert canned.changes == [("PATCH", f"{own}?dry_run=true", {"throttle_bytes_per_s": None})]
+
+
+def test_a_topic_that_was_deleted_by_mistake_is_restored(browser: Browser, shop: LocalCluster) -> None:
+    own = made(shop, "invoices", configs={"deleted.topic.retention.ms": "3600000"})
+    browser.look(width=DESK, dark=False)
+    open_action(browser, own, "Delete topic")
+    fill(browser, "confirmation", "invoices")
+    assert "until then it can be restored" in look(browser)
+    do_it(browser)
+    until("it is deleted", lambda: "invoices" not in topics_of(shop))
+    topics = f"{shop.controller_urls[0]}/#prod/topics"
+    open_action(browser, topics, "Restore a deleted topic")
+    assert "Restore topic invoices with 1 partition" in look(browser)
+    assert do_it(browser).startswith("Done.")
+    until("it is back", lambda: "invoices" in topics_of(shop))
+    assert deeds(shop, "invoices")[0] == "restore_topic"

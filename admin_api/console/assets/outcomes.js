@@ -14,7 +14,8 @@ export function outcomeOf({ body }, { method, path }) {
   if (path.endsWith("/quotas:alter")) return ofQuotas(body.items);
   if (body.mechanisms) return line(method === "DELETE" ? `delete the user ${body.user}` : `let ${body.user} log in with this password, by ${body.mechanisms.map((one) => one.mechanism).join(" and ")}`);
   if (body.assignments && body.topic) return method === "PATCH" ? ofMorePartitions(body) : ofTopic(body);
-  if (body.waits_for_brokers && body.topic) return line(`delete topic ${body.topic.name}; ${plural(body.waits_for_brokers.length, "broker deletes its", "brokers delete their")} replicas`);
+  if (body.waits_for_brokers && body.topic) return line(`delete topic ${body.topic.name}; ${plural(body.waits_for_brokers.length, "broker deletes its", "brokers delete their")} replicas${body.kept_until ? ` after ${new Date(body.kept_until).toLocaleString()}: until then it can be restored` : ""}`);
+  if (path.endsWith(":restore")) return [line(`restore topic ${body.topics.join(", ")} with ${plural(body.partitions.length, "partition")}`), warnings(body.undecided.map((item) => `partition ${item.partition} has no replica that provably holds every acknowledged record: an operator has to choose its leader`))];
   if ("log_start_offset_before" in body) return ofDeletedRecords(body);
   if (path.endsWith(":undo") && body.items?.[0]?.source) return body.items.map((item) => line(`make ${item.name} ${settingText(item.name, item.value)}, from ${item.source}`));
   if (body.checks && body.plans) return ofNewBrokers(body);

@@ -103,6 +103,24 @@ async function deleteTopic(context) {
   };
 }
 
+/** Bring back one of the deleted topics that are kept. */
+export async function restoreTopic({ path }) {
+  const { items } = await everyOne(`${path}/deleted-topics`);
+  const day = (time) => new Date(time).toLocaleString();
+  return {
+    title: "Restore a deleted topic",
+    before:
+      items.length === 0
+        ? "No deleted topic is kept. One that is deleted while deleted.topic.retention.ms is above 0 can be restored for so long."
+        : "It comes back with its id, records, offsets and settings.",
+    fields: [
+      { name: "topic", text: "Topic", needed: true, options: items.map((item) => [item.topic_id, `${item.name}, ${bytes(item.size_bytes)}, deleted ${day(item.deleted_at)} by ${item.deleted_by}, kept until ${day(item.kept_until)}`]) },
+      { name: "name", text: "Under another name", hint: "empty: the name that it had" },
+    ],
+    request: ({ topic, name }) => ({ method: "POST", path: `${path}/deleted-topics/${encodeURIComponent(topic)}:restore`, body: name === "" ? {} : { name } }),
+  };
+}
+
 /** A field in which the name is typed, so that the wrong thing is not deleted by a click. */
 function confirmation(name, what) {
   return { name: "confirmation", text: `Type the ${what}'s name`, needed: true, mustBe: name, hint: name };

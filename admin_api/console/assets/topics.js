@@ -7,7 +7,7 @@ import { ago, h, show } from "./dom.js";
 import { bytes, count, duration, plural, rate } from "./format.js";
 import { hourOf } from "./hour.js";
 import { listView } from "./lists.js";
-import { isGuarded, lock, ownersTools } from "./owning.js";
+import { isGuarded, lock, ownersTools, restoreTopic } from "./owning.js";
 import { readersOf } from "./readers.js";
 import { hrefOf } from "./route.js";
 import { changeList, changesOf, settingText } from "./settings.js";
@@ -25,7 +25,7 @@ export const topicsView = listView({
   favourite: "topic",
   nameOf: (topic) => topic.name,
   empty: "No topics yet.",
-  tools: (context) => actionButton("Create a topic", () => createTopic(context), context),
+  tools: (context) => [actionButton("Create a topic", () => createTopic(context), context), actionButton("Restore a deleted topic", () => restoreTopic(context), context)],
   columns: [
     { text: "Topic", sort: "name", cell: (topic, { cluster }) => [h("a", { href: hrefOf(cluster.name, "topics", topic.name) }, topic.name), isGuarded(topic) ? lock() : null] },
     { text: "State", cell: stateOf },
