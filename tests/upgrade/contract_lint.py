@@ -116,8 +116,10 @@ def _tags(kind: Schema) -> set[str]:
 
 
 def _rest(kind: Schema) -> Schema:
-    """Return what a schema says beside its fields and words; of an array, all of it."""
-    return {key: value for key, value in kind.items() if key not in {"properties", "required", "enum"}}
+    """Return what a schema says beside its fields and words; of an array, all of it. Whether the reader
+    refuses fields that it does not know is no matter: an older release writes none."""
+    told = {key: value for key, value in kind.items() if key not in {"properties", "required", "enum"}}
+    return {key: value for key, value in told.items() if (key, value) != ("additionalProperties", False)}
 
 
 def _retyped(before: Schema, after: Schema) -> bool:

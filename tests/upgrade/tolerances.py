@@ -21,6 +21,7 @@ NEW: Final[Mapping[str, str | Feature]] = {
     "RegisterResponse.level": _IGNORED,
     "HeartbeatRequest.levels": _IGNORED,
     "UpdateBatch.level": _IGNORED,
+    "Witness.level": _IGNORED,
     "BrokerRegistration.levels": _UNSET_AT_0,
     "CoordinatorRegistration.levels": _UNSET_AT_0,
     "ClaimRow.levels": "an ephemeral row, of which a controller of 0.1 ignores the field",

@@ -1,0 +1,134 @@
+"""A controller of this release reads the SQL database of the last one, and at that level writes the same."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import anyio
+import msgspec
+import pytest
+import sqlalchemy as sa
+
+from controller.audit.verification import Verification, verify
+from controller.core.planning.plan import content_hash
+from controller.database.operation_rows import OperationFilter, insert_operation, list_operations
+from controller.database.plan_rows import begin_plan, decode_plan, get_moves, get_plan, insert_moves
+from controller.database.policy_rows import list_policies, put_policy
+from controller.database.schema import upgrade
+from controller.database.sql import Database, create_sql_engine
+from controller.database.webhook_rows import list_silences, list_webhooks, put_webhook
+from controller.operations.model import Work, encode_work
+from controller.webhooks.core.target import Kept
+from springtide.levels import NEWEST, Level
+from tests.upgrade.golden.files import Golden
+
+CLUSTER, ROWS = "prod", 1_000
+LEVEL = Level(0)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "audit.db"
+    Golden(LEVEL).unpack_database(path)
+    return path
+
+
+def url_of(path: Path) -> str:
+    return f"sqlite:///{path}"
+
+
+def dumped(path: Path) -> list[str]:
+    database = sqlite3.connect(path)
+    lines = list(database.iterdump())
+    database.close()
+    return lines
+
+
+def rows(path: Path, table: str) -> list[tuple[Any, ...]]:
+    database = sqlite3.connect(path)
+    found = database.execute(f"SELECT * FROM {table} ORDER BY 1, 2").fetchall()
+    database.close()
+    return found
+
+
+def verified(path: Path) -> Verification:
+    async def ask() -> Verification | None:
+        database = Database.open(url_of(path))
+        try:
+            return await verify(database, CLUSTER, from_seq=None, to_seq=None)
+        finally:
+            database.close()
+
+    found = anyio.run(ask)
+    assert found is not None
+    return found
+
+
+def test_at_its_level_nothing_is_changed(path: Path) -> None:
+    before = dumped(path)
+    assert upgrade(url_of(path), LEVEL) == "0009"
+    assert dumped(path) == before
+
+
+def test_a_database_made_at_its_level_has_the_same_tables(path: Path, tmp_path: Path) -> None:
+    fresh = tmp_path / "fresh.db"
+    upgrade(url_of(fresh), LEVEL)
+
+    def tables(of: Path) -> set[str]:
+        return {line for line in dumped(of) if line.startswith("CREATE")}
+
+    assert tables(fresh) == tables(path)
+
+
+@pytest.mark.parametrize("level", [LEVEL, NEWEST])
+def test_the_history_fits_its_chain_of_hashes(path: Path, level: Level) -> None:
+    upgrade(url_of(path), level)
+    found = verified(path)
+    assert found.mismatch is None
+    assert found.rows > 300
+
+
+def test_a_changed_history_does_not_fit(path: Path) -> None:
+    database = sqlite3.connect(path)
+    database.execute("UPDATE audit SET actor = 'mallory' WHERE seq = 100")
+    database.commit()
+    database.close()
+    assert verified(path).mismatch is not None
+
+
+@pytest.mark.parametrize("level", [LEVEL, NEWEST])
+def test_what_is_stored_is_read_and_stored_again_in_the_same_rows(
+    path: Path, tmp_path: Path, level: Level
+) -> None:
+    upgrade(url_of(path), level)
+    fresh = tmp_path / "fresh.db"
+    upgrade(url_of(fresh), level)
+    with create_sql_engine(url_of(path)).begin() as old, _writing(fresh) as new:
+        operations = list_operations(old, OperationFilter(), limit=ROWS)
+        for operation in operations:
+            work = msgspec.convert(operation.body, Work)
+            assert encode_work(work) == operation.body
+            insert_operation(new, operation)
+        for plan_id in old.scalars(sa.text("SELECT id FROM plans")).all():
+            row = get_plan(old, CLUSTER, plan_id)
+            assert row is not None
+            moves = get_moves(old, plan_id)
+            assert content_hash(decode_plan(row, moves)) == row.content_hash
+            begin_plan(new, row)
+            insert_moves(new, plan_id, moves)
+        for policy in list_policies(old, CLUSTER):
+            assert put_policy(new, policy, replaces=None)
+        for webhook in list_webhooks(old, CLUSTER):
+            kept = msgspec.convert(webhook.state, Kept)
+            assert msgspec.json.decode(msgspec.json.encode(kept)) == webhook.state
+            assert put_webhook(new, webhook, replaces=None)
+        assert len(list_silences(old, CLUSTER, wall_ms=0)) == 1
+    assert len(operations) > 2
+    for table in ("operations", "plan_moves", "policies", "webhooks"):
+        assert rows(fresh, table) == rows(path, table), table
+
+
+def _writing(path: Path) -> Any:
+    return create_sql_engine(url_of(path)).execution_options(springtide_write=True).begin()
