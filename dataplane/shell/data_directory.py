@@ -36,7 +36,7 @@ from springtide.contract.epochs import BrokerEpoch, ControllerEpoch
 from springtide.contract.holdings import SetAsideLog
 from springtide.contract.partition_state import PartitionKey, PartitionState, TopicState
 from springtide.contract.session import DiskSpace
-from springtide.levels import Level
+from springtide.levels import UNTOLD, Level
 from springtide.node.clock import Clock
 from springtide.node.controller_client import Seen
 from springtide.node.status import gauge
@@ -59,9 +59,13 @@ where none waits."""
 
 
 def encode_seen(seen: Seen) -> bytes:
-    """Return what `read_seen` reads, without its title. At level 0 it is what release 0.1 wrote."""
-    since_level_1 = f"{seen.lineage or '-'} {seen.level}"
-    return f"{seen.controller_epoch} {seen.records} {since_level_1 if seen.level else seen.lineage}".encode()
+    """Return what `read_seen` reads, without its title. At level 0 it is what release 0.1 wrote.
+
+    The level stands in front, where 0.1 looks for an epoch and finds none: it forgets what the file says.
+    Behind the lineage it would take it for a part of that, and a broker that is started again with 0.1 would
+    witness a lineage that never was, which stops the whole cluster."""
+    level = f"{seen.level}: " if seen.level else ""
+    return f"{level}{seen.controller_epoch} {seen.records} {seen.lineage}".encode()
 
 
 def read_seen(disk: Disk, path: str) -> Seen:
@@ -72,14 +76,14 @@ def read_seen(disk: Disk, path: str) -> Seen:
     with suppress(CorruptTitle):
         encoded = without_title(CONTROLLER_EPOCH_FILE, encoded or b"")
     try:
-        match (encoded or b"").split():
+        before, is_told, behind = (encoded or b"").partition(b":")  # a level, since level 1
+        level = Level(int(before)) if is_told else UNTOLD
+        match (behind if is_told else before).split():
             case [epoch]:
                 return Seen(ControllerEpoch(int(epoch)))
-            case [epoch, records, lineage, level]:  # since level 1
-                named = "" if lineage == b"-" else lineage.decode("ascii")
-                return Seen(ControllerEpoch(int(epoch)), named, int(records), Level(int(level)))
             case [epoch, records, *lineage]:
-                return Seen(ControllerEpoch(int(epoch)), b"".join(lineage).decode("ascii"), int(records))
+                named = b"".join(lineage).decode("ascii")
+                return Seen(ControllerEpoch(int(epoch)), named, int(records), level)
     except ValueError:
         pass
     if encoded:

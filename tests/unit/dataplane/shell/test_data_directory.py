@@ -120,10 +120,16 @@ def test_what_a_broker_was_told_is_kept_and_at_level_0_as_release_0_1_kept_it(
         for work in node.spawned:
             await work()
         assert read_seen(disk, PATH) == seen
-        known = f"8 220 {lineage or '-'} 1" if level else f"8 220 {lineage}"
-        assert encode_seen(seen) == known.encode()
+        assert encode_seen(seen) == f"{'1: ' if level else ''}8 220 {lineage}".encode()
 
     trio.run(test)
+
+
+def test_release_0_1_finds_no_epoch_in_what_is_kept_above_its_level() -> None:
+    """Else it would witness a lineage that never was, and the controllers would stop."""
+    epoch, *_ = encode_seen(Seen(ControllerEpoch(8), "VGtHPo", 220, Level(1))).split()
+    with pytest.raises(ValueError, match="invalid literal"):
+        int(epoch)
 
 
 def test_i37_a_log_start_is_told_once_it_is_durable_and_again_if_a_log_was_cut_meanwhile() -> None:

@@ -93,8 +93,8 @@ def test_a_flipped_bit_witnesses_no_controller_that_never_was() -> None:
         (b"7", Seen(ControllerEpoch(7))),
         (b"7 220 VGtHPo", Seen(ControllerEpoch(7), "VGtHPo", 220)),
         (b"7 220 ", Seen(ControllerEpoch(7), "", 220)),
-        (b"7 220 VGtHPo 1", Seen(ControllerEpoch(7), "VGtHPo", 220, Level(1))),
-        (b"7 220 - 1", Seen(ControllerEpoch(7), "", 220, Level(1))),
+        (b"1: 7 220 VGtHPo", Seen(ControllerEpoch(7), "VGtHPo", 220, Level(1))),
+        (b"1: 7 220 ", Seen(ControllerEpoch(7), "", 220, Level(1))),
     ],
 )
 def test_an_older_release_wrote_what_it_had_seen_without_a_title(content: bytes, seen: Seen) -> None:
