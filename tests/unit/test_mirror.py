@@ -17,8 +17,8 @@ LISTED_MAX = 74
 def names_for(folder: Path) -> set[str]:
     """Return the names that tests of a folder may begin with."""
     source = ROOT / folder if (ROOT / folder).is_dir() else ROOT / "tests" / folder
-    inside = {path.stem.strip("_") for path in source.glob("*.py")}
-    return {source.name, *inside, *(path.name for path in source.iterdir() if path.is_dir())} - {"init"}
+    inside = {path.stem.strip("_") for path in source.iterdir() if path.suffix in (".py", "")}
+    return {source.name, *inside} - {"init"}
 
 
 def names_no_module(test: Path) -> bool:
