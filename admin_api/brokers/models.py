@@ -212,6 +212,7 @@ class BrokerView(View):
     offline_log_dirs: list[str]
     disk_free_bytes: int | None = Field(description="where its logs are; null: not known")
     disk_total_bytes: int | None = Field(description="null: not known, and always on a standby")
+    deleted_topics_bytes: int = Field(description="of its disk: logs of deleted topics that are kept")
     connections: int | None = Field(
         description="open now; null: not known, and always on a standby", examples=[14]
     )

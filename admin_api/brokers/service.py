@@ -31,6 +31,7 @@ from controller.face.cluster import (
     KnownCluster,
     PreflightCheck,
     ids_of,
+    kept_bytes,
     status_of,
     workers_of,
 )
@@ -242,6 +243,7 @@ def broker_view(view: KnownCluster, broker: BrokerRegistration, workers: Workers
         offline_log_dirs=tuple(d for worker in workers for d in worker.offline_log_dir_ids),
         disk_free_bytes=None if disk is None else disk.free_bytes,
         disk_total_bytes=None if disk is None else disk.total_bytes,
+        deleted_topics_bytes=sum(kept_bytes(image, worker.broker_id) for worker in workers),
         connections=connections,
         requests_per_s=None if requests_per_s is None else round(requests_per_s, 1),
         bytes_in_per_s=None if rates is None else rates.bytes_in,

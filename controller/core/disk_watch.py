@@ -16,6 +16,7 @@ from controller.core.alarms import AlarmBook
 from controller.core.draft import Draft
 from controller.core.effects import AlarmCode, AlarmKey
 from controller.core.full_disks import FullDisks
+from controller.core.kept_topics import kept_bytes
 from springtide.contract.session import DiskSpace
 
 SAMPLE_MS: Final = 30_000
@@ -58,11 +59,8 @@ class DiskWatch:
         self._samples: dict[int, deque[tuple[int, int]]] = {}
         self.full_disks = FullDisks(set(), set())
 
-    def see(
-        self, draft: Draft, broker_id: int, disk: DiskSpace | None, now_ms: int, *, kept_bytes: int = 0
-    ) -> None:
-        """Note what a broker reports; None: it does not know. kept_bytes: what the logs of deleted topics
-        take of it."""
+    def see(self, draft: Draft, broker_id: int, disk: DiskSpace | None, now_ms: int) -> None:
+        """Note what a broker reports; None: it does not know."""
         if disk is None:
             return
         short, full = self.full_disks
@@ -72,7 +70,7 @@ class DiskWatch:
             for code in BOUNDS:
                 self._alarms.clear_alarm(draft, AlarmKey(code=code, broker_id=broker_id))
             self._alarms.raise_alarm(
-                draft, key, describe_short(draft.image.name_of(broker_id), disk) + describe_kept(kept_bytes)
+                draft, key, describe_short(draft.image.name_of(broker_id), disk) + _kept(draft, broker_id)
             )
         elif broker_id in short:
             short.discard(broker_id)
@@ -103,7 +101,7 @@ class DiskWatch:
         (full.add if crossed is not None and crossed.code is AlarmCode.DISK_FULL else full.discard)(broker_id)
         if crossed is not None:
             detail = describe_disk(draft.image.name_of(broker_id), disk, free_share, left_ms)
-            self._alarms.raise_alarm(draft, crossed, detail + describe_kept(kept_bytes))
+            self._alarms.raise_alarm(draft, crossed, detail + _kept(draft, broker_id))
 
     def forget(self, broker_id: int) -> None:
         """Forget a broker that was removed; its alarms go with all others about it."""
@@ -143,11 +141,12 @@ def describe_short(broker: str, disk: DiskSpace) -> str:
     )
 
 
-def describe_kept(kept_bytes: int) -> str:
+def _kept(draft: Draft, broker_id: int) -> str:
     """Describe what can be freed at once, if that is anything."""
-    if not kept_bytes:
+    size = kept_bytes(draft.image, broker_id)
+    if not size:
         return ""
     return (
-        f". {max(1, kept_bytes >> 20)} MiB of it are logs of deleted topics: `springtide topics deleted` "
+        f". {max(1, size >> 20)} MiB of it are logs of deleted topics: `springtide topics deleted` "
         "lists them, `springtide topics purge` frees them"
     )

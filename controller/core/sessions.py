@@ -24,7 +24,7 @@ from controller.core.durations import told
 from controller.core.effects import AlarmCode, AlarmKey
 from controller.core.election import drain, elect_leaderless, seats_in_order, vacate_seats
 from controller.core.image import ClusterImage
-from controller.core.kept_topics import kept_bytes, vacate_kept_seats
+from controller.core.kept_topics import vacate_kept_seats
 from controller.core.options import ControllerOptions
 from controller.core.presence import Presence, Session
 from controller.core.records import BrokerRegistration, Cause, Change, MemberKind
@@ -292,7 +292,7 @@ class Sessions(Presence):
         self._alarms.on_certificate(
             draft, image.brokers[broker_id].name, broker_id, request.certificate_ends_ms
         )
-        self._disks.see(draft, broker_id, request.disk, now_ms, kept_bytes=kept_bytes(image, broker_id))
+        self._disks.see(draft, broker_id, request.disk, now_ms)
         may_shut_down = False
         if request.wants_shutdown:
             may_shut_down = self._on_wants_shutdown(draft, broker_id, now_ms)

@@ -9,6 +9,7 @@ from controller.core.effects import CRITICAL_ALARMS, GROUP_ALARMS, Alarm
 from controller.core.events import Process
 from controller.core.hosts import hosts_of
 from controller.core.image import ClusterImage
+from controller.core.kept_topics import kept_bytes
 from controller.core.lag_book import KnownLag, LagRow
 from controller.core.last_hour import (
     SAMPLE_MS,

@@ -230,9 +230,10 @@ class Applying(Generic[H]):
         broker = self._broker
         ended = [hosted for key, hosted in broker.partitions.items() if key[0] == topic_id]
         for number, hosted in enumerate(ended, start=1):
-            yield from broker.forget(hosted)
+            steps = broker.forget(hosted)
+            broker.found[hosted.key] = None  # at once: it is in one of the two tables whatever happens
+            yield from steps
             yield KeepLog(hosted.key, hosted.replica.high_watermark)
-            broker.found[hosted.key] = None
             yield from _rest_after(number)
         for key in [key for key in broker.creations.wanted if key[0] == topic_id]:
             broker.creations.give_up(key)

@@ -10,6 +10,7 @@ import pytest
 
 from controller.core.draft import Draft
 from controller.core.events import (
+    ConfigureTopic,
     MetadataRecovered,
     RecoverMetadata,
     Refusal,
@@ -403,6 +404,37 @@ def test_a_deletion_that_the_rows_know_of_stands_against_an_older_view() -> None
     planned = lost.cluster.ask(RecoverMetadata(wall_ms=0, actor="ann"), MetadataRecovered)
     assert (planned.partitions, planned.topics_brought_back) == (0, ())
     assert KEY[0] in lost.cluster.image.deletions
+
+
+def kept_by_the_rows() -> LostHistory:
+    """The rows have a topic as deleted and kept."""
+    lost = LostHistory(held={}, ends={})
+    lost.cluster.finalize()
+    configs: dict[str, str | None] = {"deleted.topic.retention.ms": "5000"}
+    lost.cluster.step(ConfigureTopic(wall_ms=0, actor="ann", topic="orders-0", configs=configs))
+    lost.cluster.delete()
+    assert lost.cluster.image.kept
+    return lost
+
+
+def test_a_topic_that_the_rows_have_as_kept_lives_if_a_newer_view_has_it() -> None:
+    lost = kept_by_the_rows()
+    state = later(2, 6, 14, 1, 2)
+    for broker_id in (1, 2, 3):
+        lost.tell(broker_id, state if broker_id == 2 else None, (6, 80))
+    after = lost.recover()
+    assert after.isr == (2,) and after.leader_epoch > 6, "it was restored after the rows were written"
+    assert KEY[0] not in lost.cluster.image.deletions and not lost.cluster.image.kept
+    assert not lost.cluster.image.topics[KEY[0]].kept
+
+
+def test_a_topic_that_the_rows_have_as_kept_and_no_view_stays_so_without_seats() -> None:
+    lost = kept_by_the_rows()
+    for broker_id in (1, 2, 3):
+        lost.tell(broker_id, None, (6, 80))
+    after = lost.recover()
+    assert (after.isr, after.elr, after.leader) == ((), (), NO_LEADER) and after.leader_epoch > 6
+    assert list(lost.cluster.image.kept) == [KEY[0]]
 
 
 def test_a_silent_broker_is_waited_for_or_given_up() -> None:

@@ -81,6 +81,15 @@ def test_deleting_an_old_topic_leaves_the_new_one_of_its_name() -> None:
     assert view.topic_by_id(ID) is None
 
 
+def test_a_topic_that_is_kept_is_not_there_until_it_is_told_of_again() -> None:
+    view = ClusterView()
+    view.apply(UpdateBatch(topics=(topic(),), partitions=(state(4),)), now_ms=0)
+    view.apply(UpdateBatch(kept_topics=(ID,)), now_ms=0)
+    assert view.topic_by_name("orders") is None and view.state(ID, 0) is None
+    view.apply(UpdateBatch(topics=(topic(),), partitions=(state(6),)), now_ms=0)
+    assert view.topic_by_name("orders") == topic()
+
+
 def test_an_endpoint_of_an_earlier_incarnation_is_ignored() -> None:
     view = ClusterView()
     view.apply(UpdateBatch(brokers=(endpoint(1, 7),)), now_ms=0)
