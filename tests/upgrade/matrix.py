@@ -2,8 +2,9 @@
 
 Each walk has seven processes of the last release: two controllers, three brokers, two coordinators. Some of
 them, each number once, are rolled to this release, then rolled back; then all are rolled to this release, and
-the level is finalized. Processes are killed on the way, in an order that is drawn from a seed. Stock clients
-write and read all the time; an operator changes something after each phase.
+the level is finalized. A broker or coordinator that is started as the last release after that is refused.
+Processes are killed on the way, in an order that is drawn from a seed. Stock clients write and read all the
+time; an operator changes something after each phase.
 
 In the end every acknowledged record has to be there, once, every replica has to hold the same, and nothing
 may be unreadable: no log, no row of metadata, no row of the history, whichever release was asked.
@@ -57,7 +58,8 @@ def path_of(course: Course) -> str:
     """Return the way of a walk in words."""
     number = course.walk.rolled
     there = f"{number} of 7 there and back, " if number else ""
-    return f"{there}all there, finalized (seed {course.walk.seed})"
+    finalized = "" if course.level is None else ", finalized"
+    return f"{there}all there{finalized} (seed {course.walk.seed})"
 
 
 def render(courses: Sequence[Course], *, subject: str) -> str:

@@ -76,6 +76,10 @@ class MixedCluster(LocalCluster):
         process.start()
         return ended
 
+    def roll(self, process: str, release: Release) -> None:
+        """Stop it as an operator does, and start it as this release."""
+        self.take(Step(process, release, is_kill=False))
+
     def wait_until_whole(self, topic: str) -> None:
         """Wait until every process serves, every broker and coordinator is active and every replica of the
         topic in sync."""

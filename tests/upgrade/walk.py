@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import httpx
-
 from localcluster.processes import ProcessFailed
-from localcluster.rest import RestFailed
+from localcluster.rest import Json, RestFailed
 from tests.checker.check import check
 from tests.checker.from_clients import Recorder, ends_of, read_finally
 from tests.checker.group_judge import judge as judge_group
@@ -25,7 +24,7 @@ from tests.faults.nemesis.placement import NotTold, compare_views
 from tests.faults.nemesis.worker import CONSUMER, KAFKA_PYTHON, PRODUCER
 from tests.upgrade.history_kept import KeptHistory
 from tests.upgrade.mixed_cluster import MixedCluster
-from tests.upgrade.paths import Phase, Walk
+from tests.upgrade.paths import PROCESSES, Phase, Release, Walk
 
 TOPIC, PARTITIONS, GROUP = "orders", 6, "billing"
 TOPIC_CONFIG = {"min.insync.replicas": "2"}
@@ -37,6 +36,8 @@ CLIENTS = (
 MEMBERS = 3
 CALM_SECONDS = 1.0
 """Under load, after each phase."""
+REFUSED_SECONDS = 4.0
+"""In which a process would have registered that is not refused."""
 CATCH_UP_SECONDS = 2.0
 CAUGHT_UP_SECONDS_MAX = 60.0
 FINAL_READ_SECONDS_MAX = 60.0
@@ -94,6 +95,7 @@ class _Party:
 
     def __init__(self, cluster: MixedCluster, course: Course, tell: Tell) -> None:
         self._cluster, self._course, self._tell = cluster, course, tell
+        self._rng = random.Random(course.walk.seed)
         self._recorder = Recorder()
         self._load = Load(
             directory=cluster.directory,
@@ -170,28 +172,39 @@ class _Party:
         self._tell(f"{when}: {len(self._history.rows)} rows of history")
 
     def _finalize(self) -> None:
-        """Finalize the level when nothing hinders; the blockers before are those of the processes that run
-        the last release, which there are none of now."""
-        cluster = self._cluster
-        path = f"/clusters/{cluster.name}"
+        """Finalize the level, which nothing hinders when all run this release, and see that processes of the
+        last one are refused then."""
+        cluster, path = self._cluster, f"/clusters/{self._cluster.name}"
 
-        def can_finalize() -> bool:
-            return bool(cluster.api.get(f"{path}/upgrade")["can_finalize"])
+        def upgrade() -> Json:
+            told: Json = cluster.api.get(f"{path}/upgrade")
+            return told
 
-        if cluster.rest.get(f"{path}/upgrade").status_code == httpx.codes.NOT_FOUND:
-            self._tell("this release has no levels to finalize")
-            return
         cluster.wait_until(
-            "the upgrade can be finalized", can_finalize, timeout_seconds=FINALIZED_SECONDS_MAX
-        )
-        cluster.api.post(f"{path}:finalize-upgrade", {})
-        upgrade = cluster.wait_until(
-            "the level is the new one",
-            lambda: (told := cluster.api.get(f"{path}/upgrade"))["level"] == told["target_level"] and told,
+            "the upgrade can be finalized",
+            lambda: upgrade()["can_finalize"],
             timeout_seconds=FINALIZED_SECONDS_MAX,
         )
-        self._course.level = int(upgrade["level"])
+        cluster.api.post(f"{path}:finalize-upgrade", {"reason": "all run it"})
+        told = upgrade()
+        self._course.level = int(told["level"])
+        if told["level"] != told["target_level"]:
+            self._course.failures.append(f"finalized, and the level is {told['level']}")
         self._tell(f"finalized: level {self._course.level}")
+        self._come_back_too_late(self._rng.choice([name for name in PROCESSES if "controller" not in name]))
+
+    def _come_back_too_late(self, process: str) -> None:
+        """Start a process as the last release once more: it must be refused, and its data stay as it is."""
+        cluster = self._cluster
+        kind, _, number = process.partition("-")
+        path = f"/clusters/{cluster.name}/{kind}s/{number}"
+        self._tell(f"finalized: {process} comes back as the last release")
+        cluster.roll(process, Release.LAST)
+        time.sleep(REFUSED_SECONDS)
+        if (state := cluster.api.get(path)["state"]) == "active":
+            self._course.failures.append(f"{process} of the last release is {state} above its level")
+        cluster.roll(process, Release.THIS)
+        cluster.wait_until_whole(TOPIC)
 
     # --- the end ------------------------------------------------------------------------------------------
 
