@@ -19,7 +19,7 @@ RESTARTED_MAX = 3
 
 def _draw_restarts(cluster: Cluster, random: Random) -> Arguments | None:
     mixed = cluster.mixed
-    if mixed is None:
+    if mixed is None or (mixed.is_by_halves and not mixed.is_final):
         return None
     release = random.choice((Release.THIS, Release.THIS, Release.LAST))
     if mixed.goes_on:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from msgspec import structs
 
 from controller.core import coordinators, registration, sessions, upgrade
 from controller.core.events import Process
-from controller.core.records import Cause, Change
+from controller.core.records import Cause, Change, PartitionRecord
 from controller.shell import rows
+from dataplane.core.compaction import known, rounds
 from springtide.contract.errors import ControllerError
 from springtide.levels import NEWEST, Level, LevelRange
+from tests.simulation import shards
 from tests.simulation.planted.plant import Patches, plant
 
 
@@ -42,6 +46,36 @@ def a_word_before_its_level() -> Patches:
         return original(change)
 
     return [(rows, "shorten", shorten)]
+
+
+@plant(breaks="U1", seen="a row is written without a field that the release before wrote", family="mixed")
+def a_field_is_dropped() -> Patches:
+    original = rows.encode_chunk
+
+    def encode_chunk(topic: str, topic_id: str, records: Iterable[PartitionRecord]) -> bytes:
+        states = [(record, structs.replace(record.state, elr=())) for record in records]
+        return original(topic, topic_id, [structs.replace(record, state=state) for record, state in states])
+
+    return [(rows, "encode_chunk", encode_chunk)]
+
+
+@plant(
+    breaks="I35",
+    seen="what stands in the log has another version, and the release before takes it for rot",
+    family="mixed",
+    compacted=True,
+)
+def a_round_of_a_later_version() -> Patches:
+    original, version = rounds.decode_round, rounds._VALUE_VERSION
+    before, after = (rounds._VERSION.pack(number) for number in (version, version + 1))
+
+    def decode_round(value: bytes | None) -> rounds.Round:
+        """This release reads both."""
+        is_earlier = value is not None and bytes(value[: len(before)]) == before
+        return original(after + value[len(before) :] if is_earlier and value is not None else value)
+
+    found: Patches = [(rounds, "_VALUE_VERSION", version + 1)]
+    return found + [(owner, "decode_round", decode_round) for owner in (rounds, known, shards)]
 
 
 @plant(

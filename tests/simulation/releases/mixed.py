@@ -4,6 +4,7 @@ A node is of the release whose driver it is an object of; `start` makes it one o
 by then, with the same name, clock and disk. Between nodes of different releases everything goes as
 crossing.py says. Beside the oracle's invariants these are checked:
 
+U1   what a release reads of its own rows is what it wrote
 U2   before finalization nothing stored is unreadable to the last release: every row that is written is what
      the last release, too, would write of what it reads there; and at the end it reads each disk's notes
 U3   the cluster's level never falls
@@ -25,6 +26,7 @@ import msgspec
 
 from controller.core.events import FinalizeUpgrade, Process, UpgradeFinalized
 from controller.core.records import Cause
+from controller.shell.kept_fields import UnreadableRows
 from springtide.levels import SUPPORTED
 from tests.simulation.events import keyed_random
 from tests.simulation.network import Unreadable
@@ -39,10 +41,14 @@ if TYPE_CHECKING:
     from tests.simulation.cluster import Cluster
     from tests.simulation.disk import Disk
 
+#: How a release says that it can't read a row.
+UNREADABLE = (msgspec.MsgspecError, UnreadableRows)
 #: What the last release knows (tests/upgrade/last_release).
 LAST_LEVEL = named(NAMED.read_text(encoding="utf-8")).level
 #: A controller may believe for so many of its graces what a process told before.
 GRACES = 3
+#: So many runs restart whole.
+BY_HALVES = 0.15
 #: After which share of the faults' time an upgrade goes on to its end; None: in this run it does not.
 GOES_ON = (None, 0.0, 0.0, 0.3)
 ASKED_MS = 300
@@ -117,6 +123,8 @@ class _ZooKeeperOf:
         writes: list[tuple[str, Any | None]],
         done: Callable[[Outcome], None],
     ) -> None:
+        if self._release is Release.LAST and self._mixed.level > LAST_LEVEL:
+            raise Violation("U4", f"{session}, of the last release, writes at level {self._mixed.level}")
         stored = [
             (key, None if value is None else self._mixed.row(key, value, self._release))
             for key, value in writes
@@ -150,6 +158,10 @@ class Mixed:
             node.name: Release.THIS if share is not None and self.random.random() < share else Release.LAST
             for node in self.nodes
         }
+        #: All processes change their release in one moment, or none does.
+        self.is_by_halves = self.random.random() < BY_HALVES
+        if self.is_by_halves:
+            self.wanted = dict.fromkeys(self.wanted, Release.LAST)
         cluster.network.crossing = self._cross
         for key, node in cluster.zookeeper.nodes.items():
             value = translated(node.value, Release.LAST, objects=True)
@@ -273,7 +285,7 @@ class Mixed:
             return node.value
         try:
             return self.rows[release].decode(key, node.data)
-        except msgspec.MsgspecError as error:
+        except UNREADABLE as error:
             raise Violation("U2", f"the {release.name.lower()} release can't read {key}: {error}") from error
 
     def row(self, key: str, value: Any, release: Release) -> Stored:
@@ -289,13 +301,16 @@ class Mixed:
             self._check_member(key, value)
         elif release is Release.THIS and self.rows[Release.LAST].knows(key):
             self._check_row(key, data, version)
-        return Stored(self.rows[Release.THIS].decode(key, data), data)
+        read = self.rows[release].decode(key, data)
+        if read != value:
+            raise Violation("U1", f"{key} was to hold {value}, and is read as {read}")
+        return Stored(read if release is Release.THIS else self.rows[Release.THIS].decode(key, data), data)
 
     def _check_row(self, key: str, data: bytes, version: int) -> None:
         rows = self.rows[Release.LAST]
         try:
             again = rows.encode(key, rows.decode(key, data), version)
-        except msgspec.MsgspecError as error:
+        except UNREADABLE as error:
             raise Violation("U2", f"{key} is unreadable to the last release: {error}: {data!r}") from error
         if again != data:
             raise Violation("U2", f"{key} is {data!r}, and the last release makes {again!r} of it")
