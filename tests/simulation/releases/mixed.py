@@ -51,7 +51,9 @@ GRACES = 3
 BY_HALVES = 0.15
 #: After which share of the faults' time an upgrade goes on to its end; None: in this run it does not.
 GOES_ON = (None, 0.0, 0.0, 0.3)
-ASKED_MS = 300
+ASKED_MS_MIN = 1_000
+#: So many times at most, or a few more.
+ASKED_MAX = 20
 NEVER_MS = 2**62
 _REGISTERED = (Cause.BROKER_REGISTERED, Cause.COORDINATOR_REGISTERED)
 #: How a run begins, and how often: with the last release only, with both, with this one only.
@@ -152,6 +154,7 @@ class Mixed:
         #: From when on all upgrades go one way, and the operator asks to raise the level.
         self.goes_on_ms = NEVER_MS
         self._is_over = False
+        self._ask_ms = ASKED_MS_MIN
         #: When each process began to be of its release.
         self._since_ms: dict[str, int] = {}
         self.wanted = {
@@ -358,6 +361,7 @@ class Mixed:
         """The faults begin. In most runs the upgrade is meant to be finalized, from some time on."""
         share = self.random.choice(GOES_ON)
         if share is not None:
+            self._ask_ms = max(ASKED_MS_MIN, faults_ms // ASKED_MAX)
             self.goes_on_ms = self.cluster.events.now_ms + int(share * faults_ms)
             self.cluster.events.at(self.goes_on_ms, self._ask)
 
@@ -373,8 +377,7 @@ class Mixed:
         controller = self.cluster.active_controller()
         if controller is not None and self.can_ask_to_finalize():
             self.finalize(controller)
-        pace_ms = ASKED_MS + self.cluster.options.grace_ms // 4
-        self.cluster.events.after(pace_ms * (0.2 + self.random.random()), self._ask)
+        self.cluster.events.after(self._ask_ms * (0.2 + self.random.random()), self._ask)
 
     def can_ask_to_finalize(self) -> bool:
         """Return whether the operator knows of no controller that is of the last release."""
