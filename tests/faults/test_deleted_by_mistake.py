@@ -113,7 +113,7 @@ def read_by_group(cluster: LocalCluster, count: int) -> list[bytes]:
             message = consumer.poll(30.0)
             assert message is not None, f"{len(values)} of {count} records came"
             if message.error() is None:
-                values.append(message.value())
+                values.append(message.value() or b"")
                 consumer.store_offsets(message)
         consumer.commit(asynchronous=False)
     finally:

@@ -198,20 +198,21 @@ def test_a_log_that_was_set_aside_is_told_and_taken_up_when_a_newer_state_names_
 
 def test_the_log_of_a_kept_topic_stays_over_a_restart_and_is_served_again_or_deleted() -> None:
     async def test() -> None:
-        node = Node(MemoryDisk())
+        disk = MemoryDisk()
+        node = Node(disk)
         await node.apply(state(leader_epoch=4), full=True)
         node.produce(3)
         await node.apply(kept_topics=(TOPIC_ID,))
-        assert len(node.table) == 0 and node.disk.is_dir(f"{PATH}/{DIRECTORY}")
-        node.disk.crash_process()
-        again = Node(node.disk)
+        assert len(node.table) == 0 and disk.is_dir(f"{PATH}/{DIRECTORY}")
+        disk.crash_process()
+        again = Node(disk)
         await again.apply(full=True, kept_topics=(TOPIC_ID,))
         assert len(again.table) == 0 and again.reports.set_aside() == ()
         await again.apply(state(leader_epoch=6, partition_epoch=9))
         assert again.log().log_end_offset == 3 and isinstance(again.hosted().replica.role, Leader)
         await again.apply(kept_topics=(TOPIC_ID,))
         await again.apply(deleted_topics=(TOPIC_ID,))
-        assert not again.disk.is_dir(f"{PATH}/{DIRECTORY}")
+        assert not disk.is_dir(f"{PATH}/{DIRECTORY}")
 
     trio.run(test)
 
