@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -153,26 +154,26 @@ def _walk(client: KazooClient, root: str, top: str, *, skip: set[str] | None = N
     while waiting:
         batch, waiting = waiting[-BATCH:], waiting[:-BATCH]
         asked = [
-            (
-                path,
-                client.get_async(root + path),
-                client.get_acls_async(root + path),
-                client.get_children_async(root + path),
-            )
+            (path, client.get_async(root + path), client.get_acls_async(root + path))
             for path in batch
             if skip is None or path not in skip
         ]
-        for path, data, acls, children in asked:
+        parents = []
+        for path, data, acls in asked:
             try:
                 found: tuple[bytes, ZnodeStat] = data.get()
                 if found[1].ephemeralOwner:
                     continue
                 yield Znode(path, _acl(acls.get()[0]), found[0])
-                waiting += [f"{path}/{name}" for name in sorted(children.get(), reverse=True)]
+                if found[1].numChildren:
+                    parents.append((path, client.get_children_async(root + path)))
             except NoNodeError:
                 if path == top:
                     raise
                 # Deleted meanwhile: of a cluster, its head tells.
+        for path, children in parents:
+            with suppress(NoNodeError):
+                waiting += [f"{path}/{name}" for name in sorted(children.get(), reverse=True)]
 
 
 def _acl(acls: Sequence[ACL]) -> Acl:
