@@ -63,7 +63,8 @@ class StepState(StrEnum):
 
 class _Stored(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A part of an operation's row. Fields are only ever added, so one that is not known here is a later
-    release's, and writing the row again would lose it."""
+    release's, and writing the row again would lose it. A new field is left out (UNSET) until the cluster's
+    level allows it: the release before leaves rows that have it alone."""
 
 
 class OperationStep(_Stored, frozen=True, kw_only=True):
