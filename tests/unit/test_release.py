@@ -12,7 +12,7 @@ import pytest
 
 from springtide.version import VERSION
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 FILES = (
     "packaging/release",
     "packaging/changelog.py",
