@@ -25,6 +25,8 @@ BESIDE = {
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
     "tests/README.md": "tests.md",
+    "packaging/README.md": "shipping.md",
+    "packaging/kubernetes/README.md": "kubernetes.md",
 }
 METRIC_MAKERS = {
     "counter",
@@ -50,8 +52,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """Point links between documents at where their pages are on the site."""
     for source, name in BESIDE.items():
-        markdown = re.sub(rf"\]\((\.\./)?{re.escape(source)}", f"]({name}", markdown)
-    return re.sub(r"\]\((\.\./)?docs/", "](", markdown)
+        markdown = re.sub(rf"\]\((\.\./)*{re.escape(source)}", f"]({name}", markdown)
+    return re.sub(r"\]\((\.\./)*docs/", "](", markdown)
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
