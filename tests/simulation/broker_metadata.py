@@ -75,7 +75,9 @@ class BrokerMetadata:
         self.applying = None
         if node.session.on_applied(batch, walk.failures):
             seen = node.disk.seen
-            node.disk.seen = seen._replace(records=max(seen.records, batch.records))
+            node.disk.seen = seen._replace(
+                records=max(seen.records, batch.records), level=max(seen.level, batch.level)
+            )
             node.cluster.on_applied(node)
         return True
 

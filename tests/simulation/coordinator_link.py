@@ -60,7 +60,10 @@ class CoordinatorLink(ControllerLink):
             if partition_key(state) == self.node.shards.key:
                 self.node.on_state(state)
         if self.session.on_applied(batch, ()):
-            self.seen = self.seen._replace(records=max(self.seen.records, batch.records))
+            seen = self.seen
+            self.seen = seen._replace(
+                records=max(seen.records, batch.records), level=max(seen.level, batch.level)
+            )
         return True
 
     def name_writer(

@@ -12,12 +12,14 @@ from springtide.contract.epochs import ControllerEpoch
 from springtide.contract.errors import ControllerError
 from springtide.contract.session import RegisterResponse
 from springtide.levels import Level
+from springtide.node.controller_client import Seen
 from tests.kit.memory.log import MemoryLog
 from tests.simulation.cluster import Cluster
 from tests.simulation.disk import Disk
 from tests.simulation.network import Unreadable
 from tests.simulation.options import draw_options, of_family
 from tests.simulation.releases.crossing import received
+from tests.simulation.releases.files import found
 from tests.simulation.releases.mixed import Mixed
 from tests.simulation.releases.source import DRIVERS, PREFIX, last, renamed
 from tests.simulation.releases.translation import Release, release_of, translated
@@ -87,6 +89,17 @@ def test_a_disk_goes_to_the_last_release_and_back_with_its_logs() -> None:
     again = translated(other, Release.THIS, objects=True)
     assert type(again.logs["t", 0]) is MemoryLog
     assert again.logs["t", 0].log_start_offset == again.logs["t", 0].log_end_offset == 7
+
+
+@pytest.mark.parametrize(("level", "read"), [(0, (3, "one", 8)), (1, (-1, "", -1))])
+def test_what_a_broker_was_told_is_read_from_the_bytes_that_the_other_release_wrote(
+    level: int, read: tuple[int, str, int]
+) -> None:
+    seen = Seen(ControllerEpoch(3), "one", 8, Level(level))
+    other = found(Disk("dir-1", seen=seen), Release.LAST)
+    assert type(other.seen).__module__ == "last_springtide.node.controller_client"
+    assert other.seen == read  # 0.1 forgets a file of a higher level
+    assert found(other, Release.THIS).seen == (*read, 0)
 
 
 def test_a_message_is_read_by_the_receivers_classes_or_refused() -> None:

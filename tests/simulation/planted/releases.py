@@ -11,8 +11,10 @@ from controller.core.events import Process
 from controller.core.records import Cause, Change, PartitionRecord
 from controller.shell import rows
 from dataplane.core.compaction import known, rounds
+from dataplane.shell import data_directory
 from springtide.contract.errors import ControllerError
 from springtide.levels import NEWEST, Level, LevelRange
+from springtide.node.controller_client import Seen
 from tests.simulation import shards
 from tests.simulation.planted.plant import Patches, plant
 
@@ -99,6 +101,20 @@ def any_release_is_registered() -> Patches:
         return ControllerError.NONE, ""
 
     return [(registration, "check_levels", check_levels)]
+
+
+@plant(
+    breaks="I5",
+    seen="the release before takes what is new in a small file for a part of what it knows: it witnesses a "
+    "lineage that never was, and the controllers halt the cluster",
+    family="mixed",
+)
+def level_behind_the_lineage() -> Patches:
+    def encode_seen(seen: Seen) -> bytes:
+        level = f" {seen.level}" if seen.level else ""
+        return f"{seen.controller_epoch} {seen.records} {seen.lineage}{level}".encode()
+
+    return [(data_directory, "encode_seen", encode_seen)]
 
 
 @plant(breaks="L1", seen="the two ends of a range are taken for each other", family="mixed")

@@ -30,7 +30,7 @@ from controller.shell.kept_fields import UnreadableRows
 from springtide.levels import SUPPORTED
 from tests.simulation.events import keyed_random
 from tests.simulation.network import Unreadable
-from tests.simulation.releases import fetching
+from tests.simulation.releases import fetching, files
 from tests.simulation.releases.crossing import Rows, received
 from tests.simulation.releases.translation import Release, release_of, translated
 from tests.simulation.violation import Violation
@@ -198,12 +198,16 @@ class Mixed:
             self.cluster.events.note(f"{node.name} is of the {wanted.name.lower()} release")
         if hasattr(node, "disk"):
             before = node.disk
-            node.disk = translated(before, wanted, objects=True)
-            for name in ("logs", "quarantined"):  # a copy that was put back may be of either
-                setattr(node.disk, name, translated(getattr(node.disk, name), wanted, objects=True))
+            node.disk = self._found(node.name, before, wanted)
             if node.disk is not before:
                 self._disks[id(before)] = (before, node.disk)
         type(node).start(node)
+
+    def _found(self, name: str, disk: Any, release: Release) -> Any:
+        try:
+            return files.found(disk, release)
+        except Unreadable as error:
+            raise Violation("U2", f"{name} keeps a note that is lost: {error}") from error
 
     def disk_now(self, disk: Disk) -> Disk:
         """Return the object that a disk is today: each change of release makes another one of it."""
@@ -429,12 +433,8 @@ class Mixed:
                 if self.rows[release].knows(key):
                     self.read(key, release)
         for broker in self.cluster.brokers.values():
-            for note in broker.disk.notes.values():
-                for release in Release:
-                    try:
-                        received(note, release)
-                    except Unreadable as lost:
-                        raise Violation("U2", f"{broker.name} keeps a note that is lost: {lost}") from lost
+            for release in Release:
+                self._found(broker.name, broker.disk, release)
 
 
 _FETCHING = ("FetchCall", "FetchAnswer")
