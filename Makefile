@@ -81,7 +81,7 @@ types: $(INSTALLED)
 unit: $(INSTALLED) ## unit tests only
 	$(BIN)/python -m pytest tests/unit -q -n auto --dist worksteal
 
-sim: $(INSTALLED) ## seeded simulation runs (SEEDS=50; a landing runs seven hundred)
+sim: $(INSTALLED) ## seeded simulation runs (SEEDS=50; a landing runs four hundred)
 	$(BIN)/python -m tests.simulation sweep --seeds $(SEEDS)
 
 rest: $(INSTALLED) ## CASES=10000 requests drawn from the OpenAPI document, right and wrong; every answer checked

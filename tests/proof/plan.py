@@ -82,7 +82,7 @@ def steps(profile: Profile, first_seed: int, *, jobs: int) -> Sequence[Step]:
     return [
         step(
             "simulation, the cores on an event heap",
-            f"tests.simulation sweep --seeds {2000 if is_full else 700} --hours {60 if is_full else 20}"
+            f"tests.simulation sweep --seeds {2000 if is_full else 400} --hours {60 if is_full else 20}"
             f" --first {first} --jobs {workers}",
             "tier-a",
             minutes_max=180 if is_full else 25,
@@ -90,7 +90,7 @@ def steps(profile: Profile, first_seed: int, *, jobs: int) -> Sequence[Step]:
         *(
             step(
                 f"simulation, {title}",
-                f"tests.simulation sweep --family {family} --seeds {400 if is_full else 70}"
+                f"tests.simulation sweep --family {family} --seeds {400 if is_full else 40}"
                 f" --first {first} --jobs {workers}",
                 f"family-{family}",
                 minutes_max=60 if is_full else 5,
@@ -100,7 +100,7 @@ def steps(profile: Profile, first_seed: int, *, jobs: int) -> Sequence[Step]:
         step("the 2013 schedule on the cores", "tests.simulation 2013", "2013-tier-a", minutes_max=5),
         step(
             "simulation, the whole system in virtual time",
-            f"tests.fullstack sweep --seeds {400 if is_full else 60} --first {first} --jobs {workers}",
+            f"tests.fullstack sweep --seeds {400 if is_full else 40} --first {first} --jobs {workers}",
             "tier-b",
             minutes_max=180 if is_full else 15,
         ),
