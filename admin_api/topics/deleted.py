@@ -116,6 +116,7 @@ async def list_deleted_topics(
         "topic_not_found",
         "topic_already_exists",
         "topic_name_collision",
+        "reserved_topic",
         "no_live_replica",
     ),
 )

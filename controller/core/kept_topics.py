@@ -34,6 +34,7 @@ from controller.core.isr import advance
 from controller.core.minimum import follow_minimum
 from controller.core.records import Cause, Change, PartitionRecord, TopicRecord
 from controller.core.settings_table import DELETED_RETENTION
+from controller.core.shards import reserved
 from controller.core.topics import check_topic_name, is_held, operator_change
 from springtide.contract.epochs import LeaderEpoch, PartitionEpoch
 from springtide.contract.lag_report import PartitionLag
@@ -84,7 +85,11 @@ def restore_topic(draft: Draft, event: RestoreTopic) -> TopicsBroughtBack | Refu
     if isinstance(found, Refusal):
         return found
     name = event.topic or found.topic
-    refusal = _check_stopped(image, found) or check_topic_name(image, name)
+    refusal = (
+        _check_stopped(image, found)
+        or reserved(name, "the controller creates it")
+        or check_topic_name(image, name)
+    )
     if refusal is not None:
         hint = f"restore it under another name; its id is {found.topic_id}"
         return msgspec.structs.replace(refusal, field="name", hint=refusal.hint or hint)

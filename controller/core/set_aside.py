@@ -149,6 +149,8 @@ def _wanted(
     for number, topic_id in enumerate(event.topic_ids):
         if topic_id in image.deletions or (topic_id not in there and topic_id not in image.topics):
             why = "is being deleted" if topic_id in image.deletions else "is set aside by no broker"
+            if topic_id in image.kept:
+                why = "is deleted and kept: `springtide topics restore` brings it back"
             detail = f"topic {topic_id} {why}"
             return Refusal(code=RefusalCode.UNKNOWN_TOPIC, field=f"topic_ids.{number}", detail=detail)
     return sorted({topic_id for topic_id in event.topic_ids if topic_id not in image.topics})

@@ -99,7 +99,11 @@ _CLUSTER_GAUGES: Final[tuple[tuple[str, str, Callable[[ClusterImage], int]], ...
         "Partitions led by another than the preferred replica",
         lambda image: len(image.not_preferred),
     ),
-    (f"{_KAFKA}globalpartitioncount", "Partitions of all topics", lambda image: len(image.partitions)),
+    (
+        f"{_KAFKA}globalpartitioncount",
+        "Partitions of all topics",
+        lambda image: len(image.partitions) - sum(image.topics[t].partitions for t in image.kept),
+    ),
     (f"{_KAFKA}globaltopiccount", "Topics", lambda image: len(image.topic_ids)),
     (
         f"{_KAFKA}topicstodeletecount",

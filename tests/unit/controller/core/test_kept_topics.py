@@ -10,6 +10,7 @@ import pytest
 from controller.core.draft import Draft
 from controller.core.effects import AlarmCode
 from controller.core.events import (
+    BringBackTopics,
     ConfigureCluster,
     ConfigureTopic,
     CreateTopic,
@@ -280,6 +281,7 @@ def test_a_name_that_another_topic_has_is_refused_and_another_name_is_taken() ->
     assert refusal.code is RefusalCode.TOPIC_ALREADY_EXISTS and refusal.field == "name"
     assert "another name" in (refusal.hint or "")
     assert refused(made, restoring("or/ders")).code is RefusalCode.INVALID_TOPIC_NAME
+    assert refused(made, restoring("__consumer_offsets")).code is RefusalCode.RESERVED_TOPIC
     restore(made, name="orders-restored")
     assert state(made).topic == "orders-restored"
     assert made.image.topic_ids == {"orders-0": topic_id(9), "orders-restored": topic_id()}
@@ -290,6 +292,13 @@ def test_an_unknown_or_living_topic_is_not_restored() -> None:
     assert refused(made, restoring()).code is RefusalCode.UNKNOWN_TOPIC
     purge = PurgeTopic(wall_ms=0, actor="ann", topic_id=topic_id(7))
     assert refused(made, purge).code is RefusalCode.UNKNOWN_TOPIC
+
+
+def test_logs_of_a_kept_topic_are_not_brought_back_as_if_they_were_set_aside() -> None:
+    made = cluster()
+    delete(made)
+    refusal = made.ask(BringBackTopics(wall_ms=0, actor="ann", topic_ids=(topic_id(),)), Refusal)
+    assert "springtide topics restore" in refusal.detail
 
 
 def test_a_broker_that_cannot_vouch_for_its_logs_loses_the_seats_that_it_kept() -> None:
