@@ -106,6 +106,7 @@ last-release: $(INSTALLED) ## build the release before this one from the reposit
 
 upgrade-proof: $(INSTALLED) ## last release and this one side by side under load, there, back and on; the table in build/upgrade-proof.md
 	@$(BIN)/python -m tests.upgrade.matrix --size $(PROFILE) $(if $(FIRST),--seed $(FIRST))
+	@$(if $(filter full,$(PROFILE)),$(BIN)/python -m tests.upgrade.rolling)
 
 explore: $(INSTALLED) host-packages ## new seeds on all tiers for MINUTES=60, or until Ctrl-C; what fails says how to repeat it
 	$(BIN)/python -m tests.proof explore --minutes $(MINUTES)

@@ -27,6 +27,7 @@ from tests.powercuts.planted import PLANTS as STORAGE_PLANTS  # noqa: E402
 from tests.proof.plan import Profile, steps  # noqa: E402
 from tests.simulation.planted import PLANTS as REPLICATION_PLANTS  # noqa: E402
 from tests.simulation.schedule import KINDS  # noqa: E402
+from tests.upgrade.rolling import KINDS as UPGRADE_CLIENTS  # noqa: E402
 
 BLOCK = re.compile(r"(<!-- figures ([\w-]+) -->\n?)(.*?)(<!-- /figures -->)", re.DOTALL)
 #: README's rows of the table beside Kafka, in its words.
@@ -161,6 +162,16 @@ def plans(report: Any) -> str:
     return "| plan | ms | moves |\n|---|---:|---:|\n" + "".join(rows)
 
 
+def upgrade_stalls(report: Any) -> str:
+    """Return the table of `python -m tests.upgrade.rolling`: what happens, producers, consumers."""
+    head = ("what happens", *UPGRADE_CLIENTS, "records doubled")
+    lines = [f"| {' | '.join(head)} |\n|---|" + "---:|" * (len(head) - 1) + "\n"]
+    for row in report["rows"]:
+        cells = (row["what"], *(f"{stall:,}" for stall in row["stalls_ms"]), str(row["doubled"]))
+        lines.append(f"| {' | '.join(cells)} |\n")
+    return "".join(lines)
+
+
 #: Figures that another place has: the code, or a table that is measured.
 DERIVED: dict[str, Callable[[], object]] = {
     "speed": speed,
@@ -184,6 +195,7 @@ MEASURED: dict[str, tuple[str, Callable[[Any], str]]] = {
     "beside-kafka": ("make bench KAFKA_HOME=DIR", beside_kafka),
     "groups": ("python -m bench groups --kafka-home DIR", groups),
     "plans": ("python -m bench control_plane", plans),
+    "upgrade-stalls": ("python -m tests.upgrade.rolling", upgrade_stalls),
 }
 
 
