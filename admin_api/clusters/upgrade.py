@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from pydantic import ConfigDict, Field
 
 from admin_api.http.answers import Answer
 from admin_api.http.models import Reason, RequestBody, View
 from admin_api.http.services import Services
 from admin_api.http.writes import Attempt, submit
-from controller.face.cluster import Process, blockers_of, target_of
+from controller.face.cluster import Blocker, ClusterImage, Process, blockers_of, target_of
 from controller.face.commands import FinalizeUpgrade, UpgradeFinalized
+from controller.face.database import why_not_ready
 from springtide.levels import RELEASES
+
+_DATABASE: Final = "the database"
 
 
 class UpgradeBlocker(View):
@@ -78,9 +83,10 @@ async def status_of(services: Services, cluster: str) -> UpgradeStatus:
     engine = services.engine
     controllers = await engine.controllers()
     view = engine.cluster(cluster)
+    in_database = await _database_blockers(services, view.image)
     processes = (*controllers, *view.processes())
     level, target = view.image.level, target_of(view.image.level)
-    blockers = blockers_of(view.image, processes)
+    blockers = (*in_database, *blockers_of(view.image, processes))
     return UpgradeStatus(
         level=level,
         release=RELEASES[level],
@@ -103,8 +109,21 @@ def _process(process: Process) -> UpgradeProcess:
     )
 
 
+async def _database_blockers(services: Services, image: ClusterImage) -> tuple[Blocker, ...]:
+    """Return what the database lacks for the next level."""
+    target = target_of(image.level)
+    why = None if target == image.level else await why_not_ready(services.database, target)
+    if why is None:
+        return ()
+    return (Blocker(kind="database", name=_DATABASE, reason=why.removeprefix(f"{_DATABASE} ")),)
+
+
 async def finalize(services: Services, cluster: str, attempt: Attempt) -> Answer:
     engine = services.engine
-    event = FinalizeUpgrade(**attempt.event, controllers=await engine.controllers())
+    event = FinalizeUpgrade(
+        **attempt.event,
+        controllers=await engine.controllers(),
+        blockers=await _database_blockers(services, engine.cluster(cluster).image),
+    )
     reply = await submit(engine, cluster, event, UpgradeFinalized)
     return Answer.of(200, FinalizedUpgrade.of(reply, release=RELEASES[reply.level]))

@@ -19,6 +19,7 @@ from admin_api.http.oidc import OidcIssuer
 from admin_api.http.tokens import Tokens, load_tokens
 from admin_api.settings import ApiSettings
 from controller.audit.outbox import AuditOutbox
+from controller.database.schema import HEAD, revision_of
 from controller.database.sql import Database, DatabaseUnavailable, create_sql_engine
 from controller.database.tables import metadata
 from controller.shell.engine import Engine
@@ -93,6 +94,14 @@ class Rest:
         return items
 
 
+def _note_revision(sql_engine: sa.Engine) -> None:
+    """As Alembic, which makes the tables elsewhere, notes it."""
+    with sql_engine.begin() as connection:
+        if revision_of(connection) is None:
+            connection.execute(sa.text("create table alembic_version (version_num varchar(32) not null)"))
+            connection.execute(sa.text("insert into alembic_version values (:head)"), {"head": HEAD})
+
+
 @asynccontextmanager
 async def speaking(rest: Rest, brokers: list[Broker]) -> AsyncIterator[None]:
     """The brokers are heard, and apply what they are told, until the block ends."""
@@ -159,6 +168,7 @@ async def controller(
     sql = Sql()
     sql_engine = sql_engine or create_sql_engine("sqlite://")
     metadata.create_all(sql_engine)
+    _note_revision(sql_engine)
     store = Database(sql_engine, sql)
     outbox = AuditOutbox(store, clock=clock, truth=engine.truth)
     engine.attach_outbox(outbox)

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 
 import msgspec
 import pytest
+import sqlalchemy as sa
 
 from controller.shell.levels import RUNNING_PATH, RunningRow
 from controller.shell.meta import Node
@@ -22,6 +23,7 @@ from tests.kit.memory.zookeeper import MemoryZooKeeper
 pytestmark = pytest.mark.anyio
 
 FINALIZE = "/clusters/prod:finalize-upgrade"
+SET_BACK = sa.text("update alembic_version set version_num = '0008'")
 
 
 @asynccontextmanager
@@ -140,3 +142,17 @@ async def test_a_controller_that_can_not_run_at_the_level_is_not_ready_and_says_
         answer = await rest.client.get("/readyz")
         assert problem(answer) == (503, "not_ready")
         assert "level 2" in answer.json()["detail"]
+
+
+async def test_a_database_that_the_next_level_can_not_use_stands_in_the_way(
+    zookeeper: MemoryZooKeeper,
+) -> None:
+    async with at_level_0(zookeeper, SUPPORTED) as rest:
+        await rest.store.write(lambda connection: connection.execute(SET_BACK))
+        shown = (await rest.client.get("/clusters/prod/upgrade")).json()
+        assert [(one["kind"], one["name"]) for one in shown["blockers"]] == [("database", "the database")]
+        assert shown["blockers"][0]["reason"].startswith("is at revision 0008, and 0009 is needed")
+        assert not shown["can_finalize"]
+        refused = await rest.post(FINALIZE, {})
+        assert problem(refused) == (409, "upgrade_blocked")
+        assert "the database is at revision 0008" in refused.json()["detail"]
