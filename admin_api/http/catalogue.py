@@ -510,7 +510,7 @@ CATALOGUE: Mapping[str, Kind] = {
     "cluster_unreadable": Kind(
         503,
         "The active controller can't serve the cluster as its znodes are",
-        "start controllers of the release that wrote them, or repair what the detail names",
+        "run controllers of the release that wrote them instead, or repair what the detail names",
     ),
     "no_active_controller": Kind(
         503, "No controller is active at the moment", "an election is running; try again", retryable=True

@@ -599,7 +599,7 @@ class ClusterMachine:
         if event.fresh_id is not None:
             for topic in missing_topics(self.image):
                 create_coordinator_topic(draft, topic, event.fresh_id, self.options)
-        watch_pending(draft, self._alarms, self._levels())
+        watch_pending(draft, self._alarms, self._levels)
         if self._confirm_at_ms is not None and now_ms >= self._confirm_at_ms:
             self._confirm_at_ms = None
             self._sessions.has_news = False

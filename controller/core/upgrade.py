@@ -11,7 +11,7 @@ not read what the others write.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from controller.core.alarms import AlarmBook
@@ -102,14 +102,17 @@ def finalize(
     return UpgradeFinalized(level_before=before, level=target, dry_run=event.dry_run)
 
 
-def watch_pending(draft: Draft, alarms: AlarmBook, levels: Mapping[int, LevelRange | None]) -> None:
+def watch_pending(
+    draft: Draft, alarms: AlarmBook, levels_told: Callable[[], Mapping[int, LevelRange | None]]
+) -> None:
     """Note since when every member supports a higher level, and raise the alarm when that is long ago.
 
-    levels: what each broker and coordinator has told; None: nothing yet, to a controller that took over,
-    which then leaves what its predecessor noted as it is."""
+    levels_told: returns what each broker and coordinator has told; None: nothing yet, to a controller that
+    took over, which then leaves what its predecessor noted as it is."""
     image = draft.image
     target = target_of(image.level)
     since_ms = image.upgrade_pending_since_ms
+    levels = {} if target == image.level else levels_told()
     is_out = any(known is not None and not known.has(target) for known in levels.values())
     if target == image.level or is_out:
         now_since_ms = None

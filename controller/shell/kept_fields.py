@@ -7,6 +7,7 @@ that it does not know is the same thing: the row is sound, and another release w
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
@@ -17,6 +18,7 @@ from springtide.contract.words import UnknownWord
 from springtide.levels import NEWEST, RELEASES
 
 _UNKNOWN_WORD: Final = "Invalid enum value"
+_WORD: Final = re.compile(r"[a-z_]{1,64}")
 
 
 class UnreadableRows(Exception):
@@ -28,8 +30,8 @@ class WrittenByNewer(UnreadableRows):
 
     def __init__(self, path: str, what: str) -> None:
         super().__init__(
-            f"{path} {what}: a later release wrote it. Start controllers of that release, which serve the "
-            "cluster again; nothing of it was changed"
+            f"{path} {what}: a later release wrote it. Run controllers of that release instead of this one: "
+            "they serve the cluster again, and nothing of it was changed"
         )
 
 
@@ -69,4 +71,7 @@ def _lost(read: Any, kept: Any, where: str) -> str | None:
             if lost is not None:
                 return lost
         return None
-    return None if read == kept else where
+    if read == kept:
+        return None
+    # A word that is read as UNKNOWN; any other value may be a secret.
+    return f"{where} = {read!r}" if isinstance(read, str) and _WORD.fullmatch(read) else where

@@ -173,7 +173,7 @@ async def check_refused(engine: Engine) -> None:
         with pytest.raises(UnreadableCluster) as refused:
             ask()
         assert "/clusters/new has `colour`" in str(refused.value)
-        assert "Start controllers of that release" in str(refused.value)
+        assert "Run controllers of that release instead of this one" in str(refused.value)
     with pytest.raises(UnknownCluster):
         engine.cluster("never was")
     assert list(engine.unreadable) == ["new"]
