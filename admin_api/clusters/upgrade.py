@@ -10,10 +10,10 @@ from admin_api.http.answers import Answer
 from admin_api.http.models import Reason, RequestBody, View
 from admin_api.http.services import Services
 from admin_api.http.writes import Attempt, submit
-from controller.face.cluster import Blocker, ClusterImage, Process, blockers_of, target_of
-from controller.face.commands import FinalizeUpgrade, UpgradeFinalized
+from controller.face.cluster import Process, blockers_of, target_of
+from controller.face.commands import Blocker, FinalizeUpgrade, UpgradeFinalized
 from controller.face.database import why_not_ready
-from springtide.levels import RELEASES
+from springtide.levels import RELEASES, Level
 
 _DATABASE: Final = "the database"
 
@@ -86,7 +86,7 @@ async def status_of(services: Services, cluster: str) -> UpgradeStatus:
     in_database = await _database_blockers(services, view.image)
     processes = (*controllers, *view.processes())
     level, target = view.image.level, target_of(view.image.level)
-    blockers = (*in_database, *blockers_of(view.image, processes))
+    blockers = (*await _of_database(services, level), *blockers_of(view.image, processes))
     return UpgradeStatus(
         level=level,
         release=RELEASES[level],
@@ -97,6 +97,12 @@ async def status_of(services: Services, cluster: str) -> UpgradeStatus:
         pending_since_ms=view.image.upgrade_pending_since_ms,
         processes=[_process(process) for process in processes],
     )
+
+
+async def _of_database(services: Services, level: Level) -> tuple[Blocker, ...]:
+    target = target_of(level)
+    why = None if target == level else await why_not_ready(services.database, target)
+    return () if why is None else (Blocker(kind="database", name="the database", reason=why),)
 
 
 def _process(process: Process) -> UpgradeProcess:
@@ -123,7 +129,7 @@ async def finalize(services: Services, cluster: str, attempt: Attempt) -> Answer
     event = FinalizeUpgrade(
         **attempt.event,
         controllers=await engine.controllers(),
-        blockers=await _database_blockers(services, engine.cluster(cluster).image),
+        blockers=await _of_database(services, engine.cluster(cluster).image.level),
     )
     reply = await submit(engine, cluster, event, UpgradeFinalized)
     return Answer.of(200, FinalizedUpgrade.of(reply, release=RELEASES[reply.level]))

@@ -89,26 +89,26 @@ def _oldest_level(connection: sa.Connection, revision: str) -> int | None:
 
 
 async def why_not_ready(store: Database, level: Level) -> str | None:
-    """Return what the database lacks for clusters to be raised to `level`, in words; None: nothing. What is
-    applied only after that is not waited for."""
+    """Return what the database lacks for clusters to be raised to `level`, in words that go on from "the
+    database"; None: nothing. What is applied only after that is not waited for."""
     try:
         return await store.read(_why_not_ready, level=level)
     except (DatabaseUnavailable, DatabaseRejected) as error:
-        return f"the database can't be asked which revision it has: {error}"
+        return f"can't be asked which revision it has: {error}"
 
 
 def _why_not_ready(connection: sa.Connection, *, level: Level) -> str | None:
     revision = revision_of(connection)
     needed = revision_for(Level(level - 1))
     if revision is None:
-        return f"the database has no tables yet, and revision {needed} is needed: start a controller"
+        return f"has no tables yet, and revision {needed} is needed: start a controller"
     if revision not in OLDEST_LEVELS:
         try:
             _check_later(connection, revision)
         except MigrationFailed as error:
-            return str(error)
+            return str(error).removeprefix("the database ")
     elif revision < needed:
-        return f"the database is at revision {revision}, and {needed} is needed: restart a controller"
+        return f"is at revision {revision}, and {needed} is needed: restart a controller"
     return None
 
 

@@ -14,6 +14,7 @@ from controller.core.events import (
     AlterQuotas,
     AlterReassignments,
     AlterUsers,
+    Blocker,
     BringBackTopics,
     BrokerDescribed,
     BrokersConfigured,

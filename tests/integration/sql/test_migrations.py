@@ -126,9 +126,9 @@ def test_what_a_level_needs_of_the_database_is_said_in_words(empty_url: str) -> 
         return anyio.run(schema.why_not_ready, store, Level(level))
 
     try:
-        assert "no tables yet" in str(asked())
+        assert "has no tables yet" in str(asked())
         migrate.upgrade(empty_url, "0008")
-        assert "at revision 0008, and 0009 is needed" in str(asked())
+        assert "is at revision 0008, and 0009 is needed" in str(asked())
         schema.upgrade(empty_url, UNTOLD)
         assert asked() is None
         assert "at revision 0009, and 0010 is needed" in str(asked(2))

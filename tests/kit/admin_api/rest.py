@@ -21,13 +21,12 @@ from admin_api.settings import ApiSettings
 from controller.audit.outbox import AuditOutbox
 from controller.database.schema import HEAD, revision_of
 from controller.database.sql import Database, DatabaseUnavailable, create_sql_engine
-from controller.database.tables import metadata
 from controller.shell.engine import Engine
 from tests.kit.admin_api.groups import MemoryGroups
 from tests.kit.admin_api.records import MemoryRooms
 from tests.kit.clocks import VirtualClock
 from tests.kit.controller.shell import AddressBook, Broker, form_cluster, make_engine, until_active
-from tests.kit.controller.sql import run_in_place
+from tests.kit.controller.sql import make_tables, run_in_place
 from tests.kit.memory.zookeeper import MemoryMeta, MemoryZooKeeper
 
 T = TypeVar("T")
@@ -167,8 +166,7 @@ async def controller(
     engine = make_engine(meta, clock, name=name, listeners=listeners)
     sql = Sql()
     sql_engine = sql_engine or create_sql_engine("sqlite://")
-    metadata.create_all(sql_engine)
-    _note_revision(sql_engine)
+    make_tables(sql_engine)
     store = Database(sql_engine, sql)
     outbox = AuditOutbox(store, clock=clock, truth=engine.truth)
     engine.attach_outbox(outbox)

@@ -112,6 +112,28 @@ async def test_a_standby_of_the_old_release_stands_in_the_way(zookeeper: MemoryZ
         assert "http://c9:1 runs release 0.1" in refused.json()["detail"]
 
 
+@pytest.mark.parametrize(
+    ("statement", "reason"),
+    [
+        ("drop table alembic_version", "has no tables yet"),
+        ("update alembic_version set version_num = '0008'", "is at revision 0008, and 0009 is needed"),
+        ("update alembic_version set version_num = '9999'", "is at revision '9999', which this release"),
+    ],
+)
+async def test_a_database_that_lacks_something_stands_in_the_way(
+    zookeeper: MemoryZooKeeper, statement: str, reason: str
+) -> None:
+    async with at_level_0(zookeeper, SUPPORTED) as rest:
+        await rest.store.write(lambda connection: connection.execute(sa.text(statement)))
+        shown = (await rest.client.get("/clusters/prod/upgrade")).json()
+        assert [(one["kind"], one["name"]) for one in shown["blockers"]] == [("database", "the database")]
+        assert shown["blockers"][0]["reason"].startswith(reason)
+        assert not shown["can_finalize"]
+        refused = await rest.post(f"{FINALIZE}?dry_run=true", {})
+        assert problem(refused) == (409, "upgrade_blocked")
+        assert f"the database {reason}" in refused.text
+
+
 async def test_it_is_finalized_once_by_a_person_who_can_be_found_in_the_history(
     zookeeper: MemoryZooKeeper,
 ) -> None:
