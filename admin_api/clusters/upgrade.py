@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from pydantic import ConfigDict, Field
 
 from admin_api.http.answers import Answer
@@ -14,8 +12,6 @@ from controller.face.cluster import Process, blockers_of, target_of
 from controller.face.commands import Blocker, FinalizeUpgrade, UpgradeFinalized
 from controller.face.database import why_not_ready
 from springtide.levels import RELEASES, Level
-
-_DATABASE: Final = "the database"
 
 
 class UpgradeBlocker(View):
@@ -83,7 +79,6 @@ async def status_of(services: Services, cluster: str) -> UpgradeStatus:
     engine = services.engine
     controllers = await engine.controllers()
     view = engine.cluster(cluster)
-    in_database = await _database_blockers(services, view.image)
     processes = (*controllers, *view.processes())
     level, target = view.image.level, target_of(view.image.level)
     blockers = (*await _of_database(services, level), *blockers_of(view.image, processes))
@@ -113,15 +108,6 @@ def _process(process: Process) -> UpgradeProcess:
         lowest_level=None if levels is None else levels.lowest,
         highest_level=None if levels is None else levels.highest,
     )
-
-
-async def _database_blockers(services: Services, image: ClusterImage) -> tuple[Blocker, ...]:
-    """Return what the database lacks for the next level."""
-    target = target_of(image.level)
-    why = None if target == image.level else await why_not_ready(services.database, target)
-    if why is None:
-        return ()
-    return (Blocker(kind="database", name=_DATABASE, reason=why.removeprefix(f"{_DATABASE} ")),)
 
 
 async def finalize(services: Services, cluster: str, attempt: Attempt) -> Answer:

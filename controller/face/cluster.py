@@ -6,7 +6,7 @@ from controller.audit.change import Entity, Snapshot, partition_id
 from controller.core.acls import acls_about
 from controller.core.alarms import alarm_order, explain_replicas
 from controller.core.effects import CRITICAL_ALARMS, GROUP_ALARMS, Alarm
-from controller.core.events import Blocker, Process
+from controller.core.events import Process
 from controller.core.hosts import hosts_of
 from controller.core.image import ClusterImage
 from controller.core.kept_topics import kept_bytes

@@ -19,7 +19,6 @@ from admin_api.http.oidc import OidcIssuer
 from admin_api.http.tokens import Tokens, load_tokens
 from admin_api.settings import ApiSettings
 from controller.audit.outbox import AuditOutbox
-from controller.database.schema import HEAD, revision_of
 from controller.database.sql import Database, DatabaseUnavailable, create_sql_engine
 from controller.shell.engine import Engine
 from tests.kit.admin_api.groups import MemoryGroups
@@ -91,14 +90,6 @@ class Rest:
         assert response.status_code == 200, response.text
         items: list[dict[str, Any]] = response.json()["items"]
         return items
-
-
-def _note_revision(sql_engine: sa.Engine) -> None:
-    """As Alembic, which makes the tables elsewhere, notes it."""
-    with sql_engine.begin() as connection:
-        if revision_of(connection) is None:
-            connection.execute(sa.text("create table alembic_version (version_num varchar(32) not null)"))
-            connection.execute(sa.text("insert into alembic_version values (:head)"), {"head": HEAD})
 
 
 @asynccontextmanager
