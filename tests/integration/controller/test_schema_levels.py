@@ -11,11 +11,11 @@ from kazoo.client import KazooClient
 
 from controller.database import migrate, schema
 from localcluster.cluster import LocalCluster
-from springtide.levels import NEWEST
+from springtide.levels import NEWEST, Level
 
 pytestmark = pytest.mark.timeout(300)
 
-BEFORE = schema.revision_for(schema.Level(NEWEST - 1))
+BEFORE = schema.revision_for(Level(NEWEST - 1))
 
 
 @pytest.fixture
