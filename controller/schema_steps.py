@@ -4,7 +4,7 @@ the levels of all clusters allow it, without a restart."""
 from __future__ import annotations
 
 import logging
-from typing import Final
+from typing import Final, TypeVar
 
 import anyio.to_thread
 import msgspec
@@ -13,12 +13,14 @@ import sqlalchemy as sa
 from controller.database import schema
 from controller.database.sql import cause_of
 from controller.shell.clock import ControllerClock
-from controller.shell.leadership import CLUSTERS_PATH
-from controller.shell.meta import Meta, MetaUnavailable
-from controller.shell.rows import cluster_path
-from springtide.levels import NEWEST, SUPPORTED, UNTOLD, Level
+from controller.shell.leadership import ACTIVE_PATH, CLUSTERS_PATH
+from controller.shell.meta import Meta, MetaUnavailable, Node
+from controller.shell.rows import level_path
+from springtide.levels import NEWEST, SUPPORTED, UNTOLD, Level, LevelRange
 
 log = logging.getLogger("controller")
+
+Row = TypeVar("Row", bound=msgspec.Struct)
 
 RETRY_MS: Final = 2_000
 #: How often the levels are looked at while revisions wait for them.
@@ -71,15 +73,29 @@ class _LevelRow(msgspec.Struct, frozen=True):
     level: Level
 
 
+class _Claim(msgspec.Struct, frozen=True):
+    levels: LevelRange = LevelRange()
+
+
 async def lowest_level(meta: Meta) -> Level:
-    """Return the lowest level that a cluster in ZooKeeper is at, and this release's where there is none. A
-    row that can't be read counts as the lowest level there is. Raise MetaUnavailable."""
+    """Return the lowest level that a cluster in ZooKeeper is at; where there is none, the own level of the
+    active controller's release, or of this one's if none is active. What can't be read counts as the lowest
+    level there is. Raise MetaUnavailable."""
+    clusters = await meta.children(CLUSTERS_PATH)
+    if not clusters:
+        claim = await meta.get_synced(ACTIVE_PATH)
+        return NEWEST if claim is None else min(NEWEST, _decoded(claim, _Claim()).levels.highest)
     lowest = NEWEST
-    for cluster in await meta.children(CLUSTERS_PATH):
-        node = await meta.get_synced(f"{cluster_path(cluster)}/level")
-        try:
-            level = UNTOLD if node is None else msgspec.json.decode(node.data, type=_LevelRow).level
-        except msgspec.MsgspecError:
-            level = UNTOLD
-        lowest = min(lowest, level)
+    for cluster in clusters:
+        node = await meta.get_synced(level_path(cluster))
+        if node is None:
+            return UNTOLD
+        lowest = min(lowest, _decoded(node, _LevelRow(UNTOLD)).level)
     return lowest
+
+
+def _decoded(node: Node, unreadable: Row) -> Row:
+    try:
+        return msgspec.json.decode(node.data, type=type(unreadable))
+    except msgspec.MsgspecError:
+        return unreadable

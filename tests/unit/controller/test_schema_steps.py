@@ -53,6 +53,19 @@ async def test_no_cluster_holds_the_level_down_and_the_lowest_one_does(meta: Mem
     assert await lowest_level(meta) == 0
 
 
+async def test_without_a_cluster_the_release_of_the_active_controller_counts(meta: MemoryMeta) -> None:
+    meta.start_write(
+        [Create("/controllers", b""), Create("/controllers/active", b'{"url":"http://c1:8080"}')]
+    )
+    assert await lowest_level(meta) == 0
+    meta.start_write([SetData("/controllers/active", b'{"levels":{"lowest":0,"highest":1}}', 0)])
+    assert await lowest_level(meta) == 1
+    meta.start_write([SetData("/controllers/active", b'{"levels":{"lowest":8,"highest":9}}', 1)])
+    assert await lowest_level(meta) == NEWEST
+    meta.start_write([SetData("/controllers/active", b"?", 2)])
+    assert await lowest_level(meta) == 0
+
+
 async def test_a_level_that_cant_be_read_holds_everything_back(meta: MemoryMeta) -> None:
     add_cluster(meta, "broken", b"\x00")
     assert await lowest_level(meta) == 0
