@@ -102,8 +102,10 @@ class Copies:
         """Tell of a cluster that can't be served, once for each reason."""
         if self.unreadable.get(cluster) != str(error):
             self.unreadable[cluster] = str(error)
-            code = "cluster_corrupt" if isinstance(error, MetadataCorrupt) else "cluster_of_another_release"
-            log.error("%s cluster=%s detail=%s", code, cluster, str(error))
+            if isinstance(error, MetadataCorrupt):
+                log.error("cluster_corrupt cluster=%s detail=%s", cluster, error)
+            else:
+                log.error("cluster_of_another_release cluster=%s detail=%s", cluster, error)
 
 
 class ClusterCopy(NamedTuple):

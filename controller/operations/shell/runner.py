@@ -368,7 +368,7 @@ def _is_ours(row: OperationRow) -> bool:
 
 
 def _leave_alone(row: OperationRow, error: LaterRelease) -> None:
-    _log.warning("operation_left_alone operation_id=%s cause=%s", row.id, error)
+    _log.warning("operation_left_alone operation=%s cause=%s", row.id, error)
 
 
 def _update(connection: sa.Connection, row: OperationRow, step: Advance, is_quiet: bool) -> bool:

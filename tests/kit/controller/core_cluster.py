@@ -70,7 +70,7 @@ from springtide.contract.session import (
     ShutdownKind,
 )
 from springtide.contract.updates import ApplyFailure
-from springtide.levels import NEWEST, Level, LevelRange
+from springtide.levels import NEWEST, SUPPORTED, Level, LevelRange
 from tests.kit.controller.images import replay_all
 
 CLUSTER_ID = "cluster-id-of-22-chars"
@@ -123,6 +123,9 @@ class Cluster:
         record = LevelRecord(level=level, change=Change(cause=Cause.CLUSTER_CREATED, at_ms=0))
         self.image.replay(record)
         self.records.append(record)
+
+    def _told(self, broker_id: int) -> LevelRange:
+        return self.levels.get(broker_id, SUPPORTED if self.image.level else LevelRange())
 
     @property
     def image(self) -> ClusterImage:
@@ -178,7 +181,7 @@ class Cluster:
             previous_broker_epoch=BrokerEpoch(previous_broker_epoch),
             unanswered_incarnation_ids=unanswered,
             worker_of=worker_of,
-            levels=self.levels.get(broker_id, LevelRange()),
+            levels=self._told(broker_id),
         )
 
     def register(self, broker_id: int, incarnation: str = "a", **kwargs: object) -> RegisterResponse:
@@ -210,7 +213,7 @@ class Cluster:
             clock_leap=clock_leap,
             certificate_ends_ms=certificate_ends_ms,
             disk=disk,
-            levels=self.levels.get(broker_id, LevelRange()),
+            levels=self._told(broker_id),
         )
         return self.ask(Heartbeat(wall_ms=0, request=request, received_ms=self.now_ms), HeartbeatResponse)
 

@@ -547,7 +547,12 @@ def calls() -> Iterator[tuple[str, Command, Call]]:
     parser = build_parser(COMMANDS, version="1")
     for command in COMMANDS:
         for example in command.examples:
-            if command.kind in (CommandKind.COMPLETION, CommandKind.CERTIFICATES, CommandKind.BACKUP):
+            if command.kind in (
+                CommandKind.COMPLETION,
+                CommandKind.CERTIFICATES,
+                CommandKind.BACKUP,
+                CommandKind.ROLL,
+            ):
                 continue
             options = parser.parse_args(shlex.split(example.partition(" | ")[0]))
             options.hidden_answer = "a secret"
