@@ -159,7 +159,7 @@ release-try: $(INSTALLED) ## dist/'s wheel, where nothing else is, on Python 3.1
 	done
 
 deb: $(INSTALLED) release-tools ## a Debian package of dist/'s wheel, tried in a fresh Debian 13 where we are root
-	@packaging/deb/build $(BIN)/python
+	@packaging/deb/make $(BIN)/python
 	@if [ "$$(id -u)" -eq 0 ]; then packaging/deb/try dist/*.deb; else echo "not tried: that needs root"; fi
 
 $(INSTALLED): pyproject.toml requirements.lock requirements-dev.lock springtide/native/_records.c

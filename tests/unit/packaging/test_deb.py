@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import string
 import subprocess
 from pathlib import Path
@@ -54,3 +55,13 @@ def test_what_dpkg_runs_is_a_script_of_a_plain_shell() -> None:
             (DEB / name).read_text().startswith("#!/bin/sh\nset -e\n" if name != "postrm" else "#!/bin/sh\n")
         )
         subprocess.run(["sh", "-n", DEB / name], check=True)
+
+
+def test_what_make_calls_is_in_git() -> None:
+    """The pattern `build` of .gitignore leaves out files of that name, too."""
+    called = re.findall(r"packaging/\S+", (ROOT / "Makefile").read_text(encoding="utf-8"))
+    listed = subprocess.run(
+        ["git", "ls-files", "packaging"], cwd=ROOT, check=True, capture_output=True, text=True
+    )
+    assert called
+    assert set(called) <= set(listed.stdout.split())
