@@ -42,7 +42,8 @@ class LossBudget:
         unknown = self.unknown
         if len(unknown | {broker.broker_id}) >= cluster.options.least_minimum:
             return False
-        for key in cluster.keys:
+        kept = cluster.operator.kept_keys()
+        for key in (*cluster.keys, *kept):
             state = cluster.truth(key)
             if state is None:
                 return False

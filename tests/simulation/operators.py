@@ -19,6 +19,7 @@ from controller.core.events import (
     TopicCreated,
     TopicDeletionStarted,
 )
+from springtide.contract.partition_state import PartitionKey
 from tests.simulation.clients import Consumer, Producer
 from tests.simulation.events import keyed_random
 
@@ -183,6 +184,14 @@ class Operator:
                 is_ours = state.topic.startswith(("side-", "many-"))
                 if is_ours and not state.deleting and state.topic not in self.topics:
                     self._on_created(state.topic, state.topic_id, state.partitions)
+
+    def kept_keys(self) -> list[PartitionKey]:
+        """Return the partitions of what is kept. The promise covers them, too."""
+        nodes = self.cluster.zookeeper.nodes
+        rows = [
+            nodes[f"topic/{topic_id}"].value.state for topic_id in self.kept if f"topic/{topic_id}" in nodes
+        ]
+        return [(row.topic_id, number) for row in rows for number in range(row.partitions)]
 
     def is_settled(self) -> str | None:
         """L5 (deletions and shutdowns end): whatever was deleted is gone from the controller and from every
