@@ -36,7 +36,7 @@ from springtide.contract.lag_report import LagReport, PartitionLag
 from springtide.contract.partition_state import NO_LEADER, KeptTopic, PartitionState, TopicState
 from springtide.contract.session import DiskSpace, ShutdownKind
 from springtide.contract.updates import PollRequest, UpdateBatch
-from springtide.levels import NEWEST, UNTOLD, Level
+from springtide.levels import NEWEST, SUPPORTED, UNTOLD, Level
 from tests.kit.controller.core_cluster import Cluster, topic_id
 
 KEY = (topic_id(), 0)
@@ -47,6 +47,7 @@ RETENTION: dict[str, Any] = {"deleted.topic.retention.ms": str(HOUR_MS)}
 def cluster(*replicas: tuple[int, ...], level: Level = NEWEST) -> Cluster:
     """A cluster with a topic whose deletion is kept for an hour."""
     made = Cluster()
+    made.levels = dict.fromkeys((1, 2, 3), SUPPORTED)
     made.finalize(level)
     made.create(*(replicas or ((1, 2, 3),)), configs=RETENTION if level else {})
     for broker_id in (1, 2, 3):
