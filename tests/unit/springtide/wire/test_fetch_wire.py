@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 import pytest
 from msgspec import structs
 
-from coordinator.shell.log_client import PRODUCE_VERSION
 from springtide.wire.apis import APIS, REPLICA_FETCH_VERSION, ApiKey
 from springtide.wire.codec import build, decode, encode, request_type, response_type, version_of
 from springtide.wire.errors import ErrorCode
@@ -465,11 +464,3 @@ def test_a_rule_of_a_later_release_is_refused_and_a_hint_skipped(tag: int, is_ru
             decode_fetch_response(version, memoryview(body), 0)
     else:
         assert decode_fetch_response(version, memoryview(body), 0).partitions == [data]
-
-
-def test_what_the_cluster_asks_unasked_is_served_by_the_release_before() -> None:
-    """Versions that no ApiVersions settles may be raised a release after their servers know them."""
-    served_before = {ApiKey.FETCH: (4, 18), ApiKey.PRODUCE: (3, 13)}
-    for api_key, version in ((ApiKey.FETCH, REPLICA_FETCH_VERSION), (ApiKey.PRODUCE, PRODUCE_VERSION)):
-        lowest, highest = served_before[api_key]
-        assert lowest <= version <= highest
