@@ -91,7 +91,8 @@ def render(courses: Sequence[Course], *, subject: str) -> str:
         "",
     )
     wrong = [f"- {path_of(each)}: {line}" for each in courses for line in (*each.failures, *each.unreadable)]
-    verdict = "Everything held." if not wrong else "**It does not hold.**\n\n" + "\n".join(wrong)
+    is_ok = all(each.is_ok for each in courses)
+    verdict = "Everything held." if is_ok else "\n".join(["**It does not hold.**", "", *wrong])
     return f"# Upgrade proof: {subject}\n\n{verdict}\n\n{rows_as_table(HEADS, [*rows, total])}\n"
 
 
@@ -141,25 +142,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"no last release: {reason}", file=sys.stderr)
         return EXIT_FAILED if os.environ.get("CI_REQUIRED") else EXIT_UNAVAILABLE
     seed = committed_seed() if options.seed is None else options.seed
+    release = named(NAMED.read_text(encoding="utf-8"))
+    subject = f"from {release.commit[:12]} (level {release.level}) to this tree, seed {seed}"
+    REPORT.parent.mkdir(exist_ok=True)
     courses: list[Course] = []
-    for walk in draw_walks(seed, options.walks or WALKS[options.size]):
+    walks = draw_walks(seed, options.walks or WALKS[options.size])
+    for walk in walks:
         directory = Path(tempfile.mkdtemp(prefix="springtide-upgrade-"))
-        tell(f"--- walk {len(courses) + 1}: {walk.rolled} of 7 there and back, seed {walk.seed}")
+        number = f"walk {len(courses) + 1} of {len(walks)}"
+        tell(f"--- {number}: {walk.rolled} of 7 there and back, seed {walk.seed}")
         try:
             course = run_walk(walk, last, directory, tell)
         except CANNOT_RUN as failure:
             course = Course(walk, failures=[f"{type(failure).__name__}: {failure}"])
         courses.append(course)
+        text = render(courses, subject=subject)
+        REPORT.write_text(text, encoding="utf-8")
         if course.is_ok:
             shutil.rmtree(directory, ignore_errors=True)
         else:
             tell(f"logs and history are kept in {directory}")
-    release = named(NAMED.read_text(encoding="utf-8"))
-    text = render(
-        courses, subject=f"from {release.commit[:12]} (level {release.level}) to this tree, seed {seed}"
-    )
-    REPORT.parent.mkdir(exist_ok=True)
-    REPORT.write_text(text, encoding="utf-8")
     part = to_part(courses, seed, time.monotonic() - began_at)
     print(f"\n{text}\n{REPORT}; figures: {save(part, options.part)}")
     return EXIT_OK if part.is_ok else EXIT_FAILED

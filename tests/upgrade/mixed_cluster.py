@@ -27,11 +27,11 @@ UNREADABLE = re.compile(
 class MixedCluster(LocalCluster):
     """Two controllers, three brokers and two coordinators, all of the last release at first.
 
-    last: its interpreter.
+    last: its interpreter. pythons: those of both releases.
     """
 
     def __init__(self, directory: Path, last: Path, *, tell: Callable[[str], None]) -> None:
-        self._pythons = {Release.LAST: str(last), Release.THIS: sys.executable}
+        self.pythons = {Release.LAST: str(last), Release.THIS: sys.executable}
         self.runs = dict.fromkeys(PROCESSES, Release.LAST)
         super().__init__(
             directory,
@@ -44,7 +44,7 @@ class MixedCluster(LocalCluster):
 
     def _place(self, host: str) -> ProcessPlace:
         release = self.runs.get(host, Release.LAST)
-        return ProcessPlace(python=self._pythons[release], environment=ENVIRONMENTS[release])
+        return ProcessPlace(python=self.pythons[release], environment=ENVIRONMENTS[release])
 
     def node(self, process: str) -> ControllerProcess | NodeProcess:
         kind, _, number = process.partition("-")
@@ -70,7 +70,7 @@ class MixedCluster(LocalCluster):
         self.runs[step.process] = step.release
         process.command = dataclasses.replace(
             process.command,
-            arguments=[self._pythons[step.release], *process.command.arguments[1:]],
+            arguments=[self.pythons[step.release], *process.command.arguments[1:]],
             environment=ENVIRONMENTS[step.release],
         )
         process.start()

@@ -22,6 +22,7 @@ from tests.faults.nemesis.disks import dump_replicas
 from tests.faults.nemesis.load import Client, Load
 from tests.faults.nemesis.placement import NotTold, compare_views
 from tests.faults.nemesis.worker import CONSUMER, KAFKA_PYTHON, PRODUCER
+from tests.upgrade.beside import Beside
 from tests.upgrade.history_kept import KeptHistory
 from tests.upgrade.mixed_cluster import MixedCluster
 from tests.upgrade.paths import PROCESSES, Phase, Release, Walk
@@ -34,6 +35,8 @@ CLIENTS = (
     Client("reader-1", CONSUMER),
 )
 MEMBERS = 3
+USED_AFTER = ("there", "back")
+"""Phases after which programs of both releases are used; and once more in the end."""
 CALM_SECONDS = 1.0
 """Under load, after each phase."""
 REFUSED_SECONDS = 4.0
@@ -115,6 +118,7 @@ class _Party:
             for number in range(MEMBERS)
         ]
         self._history = KeptHistory(cluster)
+        self._beside = Beside(cluster, TOPIC, cluster.directory / "table")
         self._made: list[str] = []
 
     # --- the way ------------------------------------------------------------------------------------------
@@ -132,6 +136,8 @@ class _Party:
         for phase in self._course.walk.phases:
             self._go(phase)
             self._look(phase.name)
+            if phase.name in USED_AFTER:
+                self._beside.use(phase.name)
         self._finalize()
         self._look("finalized")
 
@@ -222,6 +228,7 @@ class _Party:
             member.process.begin_stop()
         course.failures += [f"{member.name} did not end" for member in self._members if not member.stop()]
         self._tell("reading everything back")
+        self._beside.check_table({number: len(offsets) for number, offsets in acknowledged.items()})
         keys: list[Key] = [(TOPIC, number) for number in range(PARTITIONS)]
         unfinished = read_finally(
             self._recorder,
@@ -245,7 +252,7 @@ class _Party:
                 self._recorder.add(dump)
         except (OSError, ValueError) as error:
             course.unreadable.append(f"a replica's disk: {error}")
-        course.unreadable += [*self._history.troubles, *cluster.unreadable()]
+        course.unreadable += [*self._history.troubles, *self._beside.troubles, *cluster.unreadable()]
         self._judge(done, acknowledged)
 
     def kill(self) -> None:
