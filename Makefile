@@ -42,6 +42,7 @@ CASES ?= 10000
 BASE ?=
 PROCESSES ?=
 TAG ?=
+TRY ?= 3.11 3.13
 
 .PHONY: help demo up test check lint style types unit sim rest fuzz audit faults proof last-release upgrade-proof explore pipeline-proof connector kafka-tools bench interop interop-apps interop-suites house docs install lock release release-try release-tools deb packages host-packages fuzzer clean
 
@@ -152,8 +153,8 @@ lock: $(INSTALLED) ## write requirements*.lock anew: the newest versions that py
 release: $(INSTALLED) release-tools ## sdist, wheel, SBOM and checksums in dist/, built twice and compared (TAG=1: and the tag)
 	@TAG=$(TAG) packaging/release $(BIN)/python
 
-release-try: $(INSTALLED) ## dist/'s wheel, where nothing else is, on Python 3.11 and 3.13
-	@for release in 3.11 3.13; do \
+release-try: $(INSTALLED) ## dist/'s wheel, where nothing else is, on TRY="3.11 3.13" of Python
+	@for release in $(TRY); do \
 	    $(BIN)/python packaging/try_wheel.py dist/*.whl --python "$$(.ci/python $$release)" \
 	        --lend "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"; \
 	done

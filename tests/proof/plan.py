@@ -13,6 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from tests.simulation.schedule import CORES_ONLY, FAMILIES
+from tests.upgrade.last_release import is_left_out
 
 SEEDS = Path(__file__).parents[1] / "seeds"
 SEEDS_APART = 10_000
@@ -22,6 +23,9 @@ FIRST_SEEDS = 100_000
 
 ON_REAL_PROCESSES = {name: title for name, title in FAMILIES.items() if name not in CORES_ONLY}
 """What has a command of its own, with titles."""
+
+WITH_LAST_RELEASE = {"family-mixed", "upgrade"}
+"""Parts that need the last release's commit."""
 
 MEASURED = {"creation"}
 """Of these: those whose figures are times that are published."""
@@ -79,7 +83,7 @@ def steps(profile: Profile, first_seed: int, *, jobs: int) -> Sequence[Step]:
             waits=family not in MEASURED,
         )
 
-    return [
+    planned = [
         step(
             "simulation, the cores on an event heap",
             f"tests.simulation sweep --seeds {2000 if is_full else 400} --hours {60 if is_full else 20}"
@@ -178,6 +182,7 @@ def steps(profile: Profile, first_seed: int, *, jobs: int) -> Sequence[Step]:
             minutes_max=60 if is_full else 10,
         ),
     ]
+    return [each for each in planned if not is_left_out() or WITH_LAST_RELEASE.isdisjoint(each.parts)]
 
 
 def exploring(first_seed: int, *, jobs: int) -> Sequence[Step]:

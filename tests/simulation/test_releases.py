@@ -26,6 +26,9 @@ from tests.simulation.releases.translation import Release, release_of, translate
 from tests.simulation.run import run_seed
 from tests.simulation.violation import Violation
 from tests.simulation.zookeeper import Znode
+from tests.upgrade.last_release import is_left_out
+
+pytestmark = pytest.mark.skipif(is_left_out(), reason="this clone lacks the last release's commit")
 
 #: Of the family, with coordinators and without, whole runs that restart and single processes.
 SEEDS = (0, 2, 20)

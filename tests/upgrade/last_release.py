@@ -38,6 +38,15 @@ LOCK, DEV_LOCK = "requirements.lock", "requirements-dev.lock"
 OUTPUT_LINES_SHOWN = 20
 
 
+LEFT_OUT = "LAST_RELEASE_LEFT_OUT"
+
+
+def is_left_out() -> bool:
+    """Return whether `.ci/run` found that its clone lacks the last release's commit and can't fetch it. What
+    needs it is then left out, and the end of the run says so."""
+    return os.environ.get(LEFT_OUT) == "1"
+
+
 class LastReleaseUnavailable(RuntimeError):
     """The last release can't be built here. The message says what to do."""
 
