@@ -26,7 +26,7 @@ from controller.core.records import (
 )
 from dataplane.core.results import ReplicaOptions
 from springtide.contract.partition_state import NO_LEADER, PartitionKey, PartitionState, Shard
-from springtide.levels import NEWEST
+from springtide.levels import NEWEST, UNTOLD
 from tests.simulation.broker_node import BrokerNode
 from tests.simulation.budget import LossBudget
 from tests.simulation.clients import Clients, Consumer, Producer
@@ -41,7 +41,7 @@ from tests.simulation.ongoing import OngoingFaults
 from tests.simulation.operators import Operator
 from tests.simulation.options import ClusterOptions
 from tests.simulation.oracle import Committed, Content, Ghost, Oracle, content_of
-from tests.simulation.releases.mixed import Mixed
+from tests.simulation.releases.mixed import LAST_LEVEL, Mixed
 from tests.simulation.shards import Shards
 from tests.simulation.sightings import Sightings
 from tests.simulation.violation import Violation
@@ -84,8 +84,11 @@ class Cluster:
         change = Change(cause=Cause.CLUSTER_CREATED, at_ms=0)
         cluster = ClusterRecord(cluster_id=TOPIC_ID, change=change)
         rows: list[Record] = [cluster]
-        if not options.mixed:  # as a cluster that this release makes
-            rows.append(LevelRecord(level=NEWEST, change=change))
+        level = (
+            LAST_LEVEL if options.mixed else NEWEST
+        )  # as a cluster that the last release made, or this one
+        if level > UNTOLD:
+            rows.append(LevelRecord(level=level, change=change))
         self.zookeeper.nodes |= {row_key(row): Znode(row, 0) for row in rows}
         self.zookeeper.is_reachable = self._reaches_zookeeper
         self.zookeeper.on_write = self.oracle.on_zookeeper_write

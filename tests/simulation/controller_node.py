@@ -54,6 +54,7 @@ from controller.core.records import (
 )
 from controller.core.shards import missing_topics
 from controller.core.witnesses import TermStart
+from controller.shell.levels import UnsupportedLevel, check_level
 from controller.shell.loop_watch import LoopWatch
 from controller.shell.rows import TERMS_MAX
 from springtide.contract.epochs import BrokerEpoch, ControllerEpoch
@@ -266,7 +267,21 @@ class ControllerNode(Process):
         pause_ms = self.zookeeper.options.session_timeout_ms / 12
         self.events.after(pause_ms, self.guarded(lambda: self._keep_session(self.life)))
 
+    def _may_stand(self) -> bool:
+        """Return whether this release can run at the cluster's level, which is the first that it reads."""
+        node = self.zookeeper.nodes.get("level")
+        if node is None:
+            return True
+        try:
+            check_level(CLUSTER, node.data or msgspec.json.encode(node.value))
+        except UnsupportedLevel:
+            self.marks.reached("controller.does.not.stand")
+            return False
+        return True
+
     def _take_over(self) -> None:
+        if not self._may_stand():
+            return
         epoch = self.zookeeper.claim_leadership(self.session)
         if epoch is None:
             return

@@ -31,6 +31,9 @@ def _draw_restarts(cluster: Cluster, random: Random) -> Arguments | None:
     ]
     if not others:
         return None
+    if mixed.is_final and release is Release.LAST:  # will one of them stand?
+        controllers = [node.name for node in cluster.controllers if node.name in others]
+        others = controllers or others
     chosen = random.sample(others, min(len(others), random.randint(1, RESTARTED_MAX)))
     return {"names": sorted(chosen), "release": release.name, "for_ms": draw_ms(random, DOWN_MS)}
 

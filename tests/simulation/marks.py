@@ -45,6 +45,7 @@ DECLARED: dict[str, int] = {
     # Processes of two releases: an operator raises the level, or is told what stands in the way.
     "upgrade.finalized": WATCHED,
     "upgrade.refused": WATCHED,
+    "controller.does.not.stand": WATCHED,
     # Logs are made beside the stream.
     "creation.overtaken.by.a.newer.state": COMMON,
     "creation.given.up.in.hand": RARE,

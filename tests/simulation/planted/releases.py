@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from msgspec import structs
 
@@ -13,10 +14,12 @@ from controller.shell import rows
 from dataplane.core.compaction import known, rounds
 from dataplane.shell import data_directory
 from springtide.contract.errors import ControllerError
-from springtide.levels import NEWEST, Level, LevelRange
+from springtide.levels import NEWEST, UNTOLD, Level, LevelRange
 from springtide.node.controller_client import Seen
 from tests.simulation import shards
 from tests.simulation.planted.plant import Patches, plant
+from tests.simulation.releases.mixed import LAST_LEVEL
+from tests.simulation.releases.source import last
 
 
 @plant(
@@ -131,3 +134,34 @@ def level_falls() -> Patches:
         return Level(level + 1) if level < NEWEST else Level(level - 1)
 
     return [(upgrade, "target_of", target_of)]
+
+
+# Release 0.1 knows no levels. The last release does where the next upgrade is rehearsed (rehearsal.py).
+if LAST_LEVEL > UNTOLD:
+
+    @plant(
+        breaks="U4",
+        seen="a controller that can't run at the cluster's level stands, and serves what it half understands",
+        family="mixed",
+    )
+    def old_controller_stands() -> Patches:
+        def check_level(cluster: str, data: bytes) -> None:
+            """It is let stand."""
+
+        return [(last("tests.simulation.controller_node"), "check_level", check_level)]
+
+    @plant(
+        breaks="U4",
+        seen="rows are read before the level that says whether they can be",
+        family="mixed",
+    )
+    def level_read_after_rows() -> Patches:
+        node = last("tests.simulation.controller_node").ControllerNode
+        original = node._may_stand
+
+        def may_stand(controller: Any) -> bool:
+            controller.zookeeper.read_all()
+            may: bool = original(controller)
+            return may
+
+        return [(node, "_may_stand", may_stand)]

@@ -11,8 +11,8 @@ U3   the cluster's level never falls
 U4   no process acts under a level that it can't run at: the level is not raised while a member is known to be
      of the last release, or has not run for long; afterwards none of that release is registered
 
-A controller of release 0.1 knows no levels and tells of itself only while it is the active one: that none
-runs any more when the level is raised is left to operators, here as in docs/upgrades.md.
+A controller of release 0.1 (level 0) knows no levels and tells of itself only while it is the active one:
+that none runs any more when the level is raised is left to operators, here as in docs/upgrades.md.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import msgspec
 from controller.core.events import FinalizeUpgrade, Process, UpgradeFinalized
 from controller.core.records import Cause
 from controller.shell.kept_fields import UnreadableRows
-from springtide.levels import SUPPORTED
+from springtide.levels import UNTOLD, Level, LevelRange
 from tests.simulation.events import keyed_random
 from tests.simulation.network import Unreadable
 from tests.simulation.releases import fetching, files
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 #: How a release says that it can't read a row.
 UNREADABLE = (msgspec.MsgspecError, UnreadableRows)
 #: What the last release knows (tests/upgrade/last_release).
-LAST_LEVEL = named(NAMED.read_text(encoding="utf-8")).level
+LAST_LEVEL = Level(named(NAMED.read_text(encoding="utf-8")).level)
 #: A controller may believe for so many of its graces what a process told before.
 GRACES = 3
 #: So many runs restart whole.
@@ -114,7 +114,19 @@ class _ZooKeeperOf:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._zookeeper, name)
 
+    def _check_level(self, what: str) -> None:
+        """U4 of a controller."""
+        if self._release is Release.LAST and self._mixed.level > LAST_LEVEL:
+            raise Violation("U4", f"{what} at level {self._mixed.level}, and is of the last release")
+
+    def claim_leadership(self, name: str) -> int | None:
+        epoch: int | None = self._zookeeper.claim_leadership(name)
+        if epoch is not None:
+            self._check_level(f"{name} stands")
+        return epoch
+
     def read_all(self) -> dict[str, Any]:
+        self._check_level("a controller reads rows")
         rows = self._mixed.rows[self._release]
         return {key: self._mixed.read(key, self._release) for key in self._zookeeper.nodes if rows.knows(key)}
 
@@ -125,8 +137,7 @@ class _ZooKeeperOf:
         writes: list[tuple[str, Any | None]],
         done: Callable[[Outcome], None],
     ) -> None:
-        if self._release is Release.LAST and self._mixed.level > LAST_LEVEL:
-            raise Violation("U4", f"{session}, of the last release, writes at level {self._mixed.level}")
+        self._check_level(f"{session} writes")
         stored = [
             (key, None if value is None else self._mixed.row(key, value, self._release))
             for key, value in writes
@@ -339,7 +350,9 @@ class Mixed:
             return
         for node in self.nodes:
             since_ms = self.cluster.events.now_ms - self._since_ms.get(node.name, 0)
-            is_member = f"{node.name.replace('-', '/')}" in self.cluster.zookeeper.nodes
+            is_controller = node in self.cluster.controllers
+            is_member = node.name.replace("-", "/") in self.cluster.zookeeper.nodes
+            is_member = is_member or (is_controller and node.is_up)
             is_old = (
                 self.running[node.name] is Release.LAST and since_ms > GRACES * self.cluster.options.grace_ms
             )
@@ -358,8 +371,9 @@ class Mixed:
             raise Violation("U4", f"{node.name}, of the last release, is registered at level {self.level}")
 
     def may_become(self, node: Any, release: Release) -> bool:
-        """Return whether anybody would start it so: after the level was raised, no controller any more."""
-        return release is Release.THIS or not self.is_final or node not in self.cluster.controllers
+        """Return whether anybody would start it so: no controller of 0.1 after the level was raised."""
+        is_safe = release is Release.THIS or not self.is_final or node not in self.cluster.controllers
+        return is_safe or LAST_LEVEL > UNTOLD
 
     def begin(self, faults_ms: int) -> None:
         """The faults begin. In most runs the upgrade is meant to be finalized, from some time on."""
@@ -384,8 +398,8 @@ class Mixed:
         self.cluster.events.after(self._ask_ms * (0.2 + self.random.random()), self._ask)
 
     def can_ask_to_finalize(self) -> bool:
-        """Return whether the operator knows of no controller that is of the last release."""
-        return all(
+        """Return whether the operator has to fear no controller that tells nobody of itself."""
+        return LAST_LEVEL > UNTOLD or all(
             Release.LAST not in (self.running[each.name], self.wanted[each.name])
             for each in self.cluster.controllers
         )
@@ -393,13 +407,18 @@ class Mixed:
     def finalize(self, controller: Any) -> None:
         """The operator asks for it."""
         self.is_final = True
-        process = partial(Process, kind="controller", version="", levels=SUPPORTED, is_running=True)
+        process = partial(Process, kind="controller", version="", is_running=True)
         running = [each for each in self.cluster.controllers if each.is_up]
         event = FinalizeUpgrade(
             wall_ms=self.cluster.events.now_ms,
             actor="operator",
             controllers=tuple(
-                process(process_id=each.name, name=each.name, is_active=each is controller)
+                process(
+                    process_id=each.name,
+                    name=each.name,
+                    is_active=each is controller,
+                    levels=_levels_of(self.running[each.name]),
+                )
                 for each in running
             ),
         )
@@ -442,6 +461,11 @@ _FETCHING = ("FetchCall", "FetchAnswer")
 _KEPT = frozenset(
     {"life", "clock", "random", "poll_delays_ms", "told_level", "write_count", "elections", "incarnation"}
 )
+
+
+def _levels_of(release: Release) -> LevelRange:
+    levels: LevelRange = translated(release.module("springtide.levels").SUPPORTED, Release.THIS)
+    return levels
 
 
 def _submit(node: Any, event: Any, answer: Callable[[Any], None], *, waits: bool = False) -> None:
