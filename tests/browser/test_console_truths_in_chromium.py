@@ -35,13 +35,9 @@ def test_what_is_not_known_is_said_to_be_unknown(browser: Browser, canned: Canne
     browser.look(width=DESK, dark=False)
     browser.open(f"{canned.url}/")
     until("the brokers", lambda: len(browser.texts("#brokers tbody tr")) == 3)
-    farthest = browser.text("#overview .figures div:last-child")
-    assert farthest.split("\n") == [
-        "Farthest follower",
-        "5,343 records",
-        "time unknown of broker 2; 8 followers unknown",
-    ]
     figures = [text.split("\n") for text in browser.texts("#overview .figures > div")]
+    farthest = ["Farthest follower", "5,343 records", "time unknown of broker 2; 8 followers unknown"]
+    assert farthest in figures
     assert ["Fullest broker", "1.08 of mean", "bytes on broker 3; replicas 1.00; leaders 1.00"] in figures
     behind = [text.split("\n") for text in browser.texts("#brokers tbody td:last-child")]
     assert behind == [["0 records", "0 ms"], ["5,343 records", "time unknown"], ["unknown", "broker is down"]]
