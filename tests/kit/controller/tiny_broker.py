@@ -11,6 +11,9 @@ import threading
 import time
 import urllib.request
 
+#: It is of any release.
+LEVELS = {"lowest": 0, "highest": 1_000}
+
 
 def call(url: str, broker_id: int, verb: str, body: dict[str, object]) -> dict[str, object]:
     request = urllib.request.Request(
@@ -34,6 +37,7 @@ def main(url: str, broker_id: int, port: int) -> None:
             "port": port,
             "log_dir_ids": [f"directory-{broker_id}"],
             "last_shutdown": "first_start",
+            "levels": LEVELS,
         },
     )
     epoch = registered["broker_epoch"]
@@ -45,7 +49,12 @@ def main(url: str, broker_id: int, port: int) -> None:
                 url,
                 broker_id,
                 "heartbeat",
-                {"broker_epoch": epoch, "incarnation_id": f"broker-{broker_id}", **position},
+                {
+                    "broker_epoch": epoch,
+                    "incarnation_id": f"broker-{broker_id}",
+                    "levels": LEVELS,
+                    **position,
+                },
             )
             targets = answer["preflight"]
             if isinstance(targets, list):
