@@ -8,7 +8,7 @@ partition epochs order everything).
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
@@ -149,6 +149,9 @@ class PartitionState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
         return self.replicas[: len(self.replicas) - len(self.removing_replicas)]
 
 
+_IDS_AS_KEYS: Final = msgspec.Meta(extra_json_schema={"propertyNames": {"pattern": "^(0|[1-9][0-9]{0,8})$"}})
+
+
 class KeptTopic(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of a deleted topic whose records are kept. Times are Unix times in milliseconds.
 
@@ -159,7 +162,7 @@ class KeptTopic(msgspec.Struct, frozen=True, kw_only=True):
     deleted_at_ms: int
     deleted_by: str
     until_ms: int
-    bytes_by_broker: dict[int, int] = {}
+    bytes_by_broker: Annotated[dict[int, int], _IDS_AS_KEYS] = {}
 
     @property
     def size_bytes(self) -> int:

@@ -239,6 +239,11 @@ class Cluster:
             self._keys[topic] = found or self._keys.get(topic, [])
         return self._keys.get(topic, [])
 
+    @property
+    def kept_keys(self) -> tuple[PartitionKey, ...]:
+        """No topic is kept here."""
+        return ()
+
     def registered_epoch(self, broker_id: int) -> int:
         """As ZooKeeper has it, whether a controller is active or not; -1: it is no member."""
         path = member_path(self.name, MemberKind.BROKER, broker_id)

@@ -42,8 +42,7 @@ class LossBudget:
         unknown = self.unknown
         if len(unknown | {broker.broker_id}) >= cluster.options.least_minimum:
             return False
-        kept = cluster.operator.kept_keys()
-        for key in (*cluster.keys, *kept):
+        for key in (*cluster.keys, *cluster.kept_keys):
             state = cluster.truth(key)
             if state is None:
                 return False

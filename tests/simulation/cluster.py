@@ -163,6 +163,10 @@ class Cluster:
         self.topic_created = False
 
     @property
+    def kept_keys(self) -> list[PartitionKey]:
+        return self.operator.kept_keys()
+
+    @property
     def ghosts(self) -> defaultdict[PartitionKey, Ghost]:
         return self.oracle.ghosts
 
