@@ -73,6 +73,7 @@ PATTERNS: Final[Mapping[str, str]] = {
     r"^[a-z0-9_]{1,64}$": "must be 1 to 64 small letters, digits and '_'",
     r"^[a-z_]{1,64}$": "must be 1 to 64 small letters and '_'",
     r"^[0-9]{1,18}$": "must be 1 to 18 digits",
+    r"^(0|[1-9][0-9]{0,8})$": "must be an id: a whole number without leading zeros",
 }
 
 
