@@ -24,7 +24,7 @@ INSTALL := $(if $(filter 1,$(LOCKED)),$(PIP) --require-hashes -r requirements.lo
 
 SOURCES := controller admin_api dataplane coordinator localcluster springtide pipeline pyspark_springtide migrations bench tests
 # Tests that start no process and watch no clock: as many at a time as there are cores. Those that measure how long a fault
-# lasts: one by one. All others have processes of their own and wait for them much of the time: two files at a time.
+# lasts: one by one. All others have processes of their own and wait for them much of the time: three files at a time.
 PARALLEL := tests/unit tests/simulation tests/fullstack tests/hostile tests/fuzz tests/pipeline_sim tests/powercuts
 ALONE := tests/faults/test_kill_rounds.py
 SEEDS ?= 50
@@ -60,7 +60,7 @@ test: $(INSTALLED) packages ## every check and every test (PYTEST_ARGS="-m 'not 
 	@$(MAKE) -j 2 style types sim
 	PROOF_TABLE= $(BIN)/python -m pytest -n auto --dist worksteal $(PARALLEL) $(PYTEST_ARGS) || [ $$? = 5 ]  # 5: none selected
 	PROOF_TABLE= $(BIN)/python -m pytest -p tests.second_try $(ALONE) $(PYTEST_ARGS) || [ $$? = 5 ]
-	$(BIN)/python -m pytest -p tests.second_try -n 2 --dist loadfile --no-loadscope-reorder $(addprefix --ignore=,$(PARALLEL) $(ALONE)) $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -p tests.second_try -n 3 --dist loadfile --no-loadscope-reorder $(addprefix --ignore=,$(PARALLEL) $(ALONE)) $(PYTEST_ARGS)
 	@$(if $(PYTEST_ARGS),,echo $$(($$(date +%s) - $$(cat build/test-began))) >build/seconds-test)
 
 check: $(INSTALLED) ## the everyday loop, less than five minutes: format, lint, types, imports, units, simulation
@@ -82,7 +82,7 @@ types: $(INSTALLED)
 unit: $(INSTALLED) ## unit tests only
 	$(BIN)/python -m pytest tests/unit -q -n auto --dist worksteal
 
-sim: $(INSTALLED) ## seeded simulation runs (SEEDS=50; a landing runs four hundred)
+sim: $(INSTALLED) ## seeded simulation runs (SEEDS=50; a landing runs three hundred)
 	$(BIN)/python -m tests.simulation sweep --seeds $(SEEDS)
 
 rest: $(INSTALLED) ## CASES=10000 requests drawn from the OpenAPI document, right and wrong; every answer checked

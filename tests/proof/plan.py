@@ -86,7 +86,7 @@ def steps(profile: Profile, first_seed: int, *, jobs: int) -> Sequence[Step]:
     planned = [
         step(
             "simulation, the cores on an event heap",
-            f"tests.simulation sweep --seeds {2000 if is_full else 400} --hours {60 if is_full else 20}"
+            f"tests.simulation sweep --seeds {2000 if is_full else 300} --hours {60 if is_full else 20}"
             f" --first {first} --jobs {workers}",
             "tier-a",
             minutes_max=180 if is_full else 25,
@@ -136,7 +136,7 @@ def steps(profile: Profile, first_seed: int, *, jobs: int) -> Sequence[Step]:
         ),
         step(
             "REST, asked what the document allows and what it does not",
-            f"tests.hostile --cases {5_000 if is_full else 1_000} --seed {first} --jobs {workers}",
+            f"tests.hostile --cases {5_000 if is_full else 600} --seed {first} --jobs {workers}",
             "rest",
             minutes_max=60 if is_full else 10,
         ),
