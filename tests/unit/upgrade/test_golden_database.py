@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +107,7 @@ def test_what_is_stored_is_read_and_stored_again_in_the_same_rows(
     upgrade(url_of(path), level)
     fresh = tmp_path / "fresh.db"
     upgrade(url_of(fresh), level)
-    with create_sql_engine(url_of(path)).begin() as old, _writing(fresh) as new:
+    with _opened(path) as old, _opened(fresh, springtide_write=True) as new:
         operations = list_operations(old, OperationFilter(), limit=ROWS)
         for operation in operations:
             work = msgspec.convert(operation.body, Work)
@@ -130,5 +132,11 @@ def test_what_is_stored_is_read_and_stored_again_in_the_same_rows(
         assert rows(fresh, table) == rows(path, table), table
 
 
-def _writing(path: Path) -> Any:
-    return create_sql_engine(url_of(path)).execution_options(springtide_write=True).begin()
+@contextmanager
+def _opened(path: Path, **options: bool) -> Iterator[sa.Connection]:
+    engine = create_sql_engine(url_of(path))
+    try:
+        with engine.execution_options(**options).begin() as connection:
+            yield connection
+    finally:
+        engine.dispose()
