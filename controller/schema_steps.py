@@ -4,7 +4,8 @@ the levels of all clusters allow it, without a restart."""
 from __future__ import annotations
 
 import logging
-from typing import Final, TypeVar
+from contextlib import suppress
+from typing import Final
 
 import anyio.to_thread
 import msgspec
@@ -15,12 +16,10 @@ from controller.database.sql import cause_of
 from controller.shell.clock import ControllerClock
 from controller.shell.leadership import ACTIVE_PATH, CLUSTERS_PATH
 from controller.shell.meta import Meta, MetaUnavailable, Node
-from controller.shell.rows import level_path
+from controller.shell.rows import decode_level, level_path
 from springtide.levels import NEWEST, SUPPORTED, UNTOLD, Level, LevelRange
 
 log = logging.getLogger("controller")
-
-Row = TypeVar("Row", bound=msgspec.Struct)
 
 RETRY_MS: Final = 2_000
 #: How often the levels are looked at while revisions wait for them.
@@ -69,10 +68,6 @@ async def _upgrade(database_url: str, clock: ControllerClock, lowest: Level) -> 
             await clock.sleep_ms(RETRY_MS)
 
 
-class _LevelRow(msgspec.Struct, frozen=True):
-    level: Level
-
-
 class _Claim(msgspec.Struct, frozen=True):
     levels: LevelRange = LevelRange()
 
@@ -84,18 +79,23 @@ async def lowest_level(meta: Meta) -> Level:
     clusters = await meta.children(CLUSTERS_PATH)
     if not clusters:
         claim = await meta.get_synced(ACTIVE_PATH)
-        return NEWEST if claim is None else min(NEWEST, _decoded(claim, _Claim()).levels.highest)
+        return NEWEST if claim is None else min(NEWEST, _highest_of(claim))
     lowest = NEWEST
     for cluster in clusters:
         node = await meta.get_synced(level_path(cluster))
         if node is None:
             return UNTOLD
-        lowest = min(lowest, _decoded(node, _LevelRow(UNTOLD)).level)
+        lowest = min(lowest, _level_of(node))
     return lowest
 
 
-def _decoded(node: Node, unreadable: Row) -> Row:
-    try:
-        return msgspec.json.decode(node.data, type=type(unreadable))
-    except msgspec.MsgspecError:
-        return unreadable
+def _highest_of(claim: Node) -> Level:
+    with suppress(msgspec.MsgspecError):
+        return msgspec.json.decode(claim.data, type=_Claim).levels.highest
+    return UNTOLD
+
+
+def _level_of(node: Node) -> Level:
+    with suppress(msgspec.MsgspecError):
+        return decode_level(node.data)
+    return UNTOLD

@@ -37,7 +37,7 @@ rows.write.format("springtide").mode("append").options(**options).save()
 """
 
 
-class Failed(Exception):
+class TryFailed(Exception):
     """The wheel does not do what it should; the message says what was asked and what was answered."""
 
 
@@ -65,7 +65,7 @@ class Tried:
         self.site_packages = Path(site_packages)
 
     def run(self, *command: str, seconds_max: float = 300.0) -> str:
-        """Return what it printed. Raise Failed."""
+        """Return what it printed. Raise TryFailed."""
         done = subprocess.run(
             command,
             cwd=self.elsewhere,
@@ -76,7 +76,7 @@ class Tried:
             timeout=seconds_max,
         )
         if done.returncode:
-            raise Failed(f"{' '.join(command)}: {(done.stderr or done.stdout)[-2000:]}")
+            raise TryFailed(f"{' '.join(command)}: {(done.stderr or done.stdout)[-2000:]}")
         return done.stdout
 
     def program(self, name: str, *arguments: str) -> str:
@@ -101,7 +101,7 @@ def try_programs(tried: Tried, version: str) -> None:
     for program in ("springtide", "pipeline"):
         told = tried.program(program, "--version")
         if version not in told:
-            raise Failed(f"{program} --version says {told!r}, not {version}")
+            raise TryFailed(f"{program} --version says {told!r}, not {version}")
     tried.run(str(tried.programs / "python"), "-c", "import springtide.native._records")
 
 
@@ -120,7 +120,7 @@ def try_cluster(tried: Tried, *, with_spark: bool, say: Say) -> None:
         deadline = time.monotonic() + UP_SECONDS_MAX
         while "Springtide is up" not in log.read_text():
             if up.poll() is not None or time.monotonic() > deadline:
-                raise Failed(f"localcluster up: {log.read_text()[-2000:]}")
+                raise TryFailed(f"localcluster up: {log.read_text()[-2000:]}")
             time.sleep(0.1)
         say("a cluster runs")
         (controller,) = re.findall(r"REST and Swagger UI +(\S+)/docs", log.read_text())
@@ -128,7 +128,7 @@ def try_cluster(tried: Tried, *, with_spark: bool, say: Say) -> None:
         url = ("--url", controller)
         tried.program("springtide", "topics", "create", "tried", "--partitions", "2", *url)
         if "tried" not in tried.program("springtide", "topics", "list", *url):
-            raise Failed("springtide topics list does not show the topic")
+            raise TryFailed("springtide topics list does not show the topic")
         if with_spark:
             checkpoint = str(tried.elsewhere / "checkpoint")
             python = str(tried.programs / "python")
@@ -137,13 +137,13 @@ def try_cluster(tried: Tried, *, with_spark: bool, say: Say) -> None:
             land = ("land", "tried", str(tried.elsewhere / "lake"), "--bootstrap-server", brokers)
             landed = tried.program("pipeline", *land, "--engine", "local", "--output", "json", *url)
             if f'"records":{RECORDS}' not in landed.replace(" ", ""):
-                raise Failed(f"pipeline land: {landed}")
+                raise TryFailed(f"pipeline land: {landed}")
             say("a job has landed it")
     finally:
         up.send_signal(signal.SIGINT)
         up.wait(UP_SECONDS_MAX)
     if up.returncode:
-        raise Failed(f"localcluster up ended with {up.returncode}: {log.read_text()[-2000:]}")
+        raise TryFailed(f"localcluster up ended with {up.returncode}: {log.read_text()[-2000:]}")
 
 
 class Say:
@@ -178,7 +178,7 @@ def main(arguments: Sequence[str]) -> int:
                 if is_its_own:
                     tried.lend(LENT_TO_ITS_OWN, chosen.lend)
                 try_cluster(tried, with_spark=is_its_own, say=say)
-        except Failed as error:
+        except TryFailed as error:
             print(f"try_wheel: {error}", file=sys.stderr)
             return 1
     say("done")

@@ -22,7 +22,7 @@ from kazoo.security import ACL, Id
 
 from controller.backup.archive import BackupInvalid
 from controller.shell.leadership import CLUSTERS_PATH, EPOCH_PATH, EpochRow
-from controller.shell.rows import HeadRow, cluster_path, head_path
+from controller.shell.rows import HeadRow, cluster_path, decode_level, head_path, level_path
 from springtide.levels import UNTOLD, Level
 
 #: Znodes asked for at a time.
@@ -136,14 +136,10 @@ def _head(client: KazooClient, root: str, cluster: str) -> tuple[int, bytes] | N
     return stat.mzxid, data
 
 
-class _LevelRow(msgspec.Struct):
-    level: Level
-
-
 def _level(client: KazooClient, root: str, cluster: str) -> Level:
     try:
-        data, _ = client.get(f"{root}{cluster_path(cluster)}/level")
-        return msgspec.json.decode(data, type=_LevelRow).level
+        data, _ = client.get(root + level_path(cluster))
+        return decode_level(data)
     except NoNodeError:
         return UNTOLD
 

@@ -21,7 +21,7 @@ from controller.shell.meta import (
     MetaUnavailable,
     SessionState,
 )
-from controller.shell.rows import level_path
+from controller.shell.rows import decode_level, level_path
 from springtide.levels import SUPPORTED, Level, LevelRange, explain_level
 
 log = logging.getLogger(__name__)
@@ -49,15 +49,9 @@ class UnsupportedLevel(UnreadableRows):
         self.level = level
 
 
-class _LeveledRow(msgspec.Struct):
-    """The part of a level's row that each release can read."""
-
-    level: Level
-
-
 def check_level(cluster: str, data: bytes) -> None:
     """Check the row of a cluster's level. Raise UnsupportedLevel, msgspec.MsgspecError."""
-    level = msgspec.json.decode(data, type=_LeveledRow).level
+    level = decode_level(data)
     if not SUPPORTED.has(level):
         raise UnsupportedLevel(cluster, level)
 

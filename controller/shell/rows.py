@@ -50,6 +50,7 @@ from springtide.contract.partition_state import (
     Shard,
 )
 from springtide.contract.words import known
+from springtide.levels import Level
 
 PARTITIONS_PER_CHUNK: Final = 100
 #: ZooKeeper refuses a request above jute.maxbuffer, 1 MiB unless configured, by closing the connection; a
@@ -212,6 +213,16 @@ def read_member(path: str, data: bytes, kind: MemberKind) -> tuple[MemberRecord,
     with reading(path):
         _check_words(registration)
     return record, row.version
+
+
+class _LeveledRow(msgspec.Struct):
+    level: Level
+
+
+def decode_level(data: bytes) -> Level:
+    """Return the level of a level's row: the part of it that each release can read. Raise
+    msgspec.MsgspecError."""
+    return msgspec.json.decode(data, type=_LeveledRow).level
 
 
 def read_head(path: str, data: bytes) -> HeadRow:
