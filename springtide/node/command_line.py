@@ -268,8 +268,12 @@ async def run_until_signal(
                 nursery.start_soon(service.keep_alive, trio.sleep)
                 await anext(aiter(signals))
                 service.stopping()
-                nursery.start_soon(_outlive_others if is_supervised else _exit_on_second, signals)
-                exit_code = EXIT_OK if await process.shut_down() else EXIT_FAILED
+                # Within the receiver's block: a shutdown that has nothing to wait for may end before the task
+                # that waits for a second signal has run at all.
+                async with trio.open_nursery() as until_stopped:
+                    until_stopped.start_soon(_outlive_others if is_supervised else _exit_on_second, signals)
+                    exit_code = EXIT_OK if await process.shut_down() else EXIT_FAILED
+                    until_stopped.cancel_scope.cancel()
                 nursery.cancel_scope.cancel()
     except* WentBack as group:
         _log.error("process_ends cause=%s", first_of(group))
