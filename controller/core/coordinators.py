@@ -141,6 +141,7 @@ class CoordinatorSessions(Presence):
             draft, image.coordinators[coordinator_id].name, coordinator_id, request.certificate_ends_ms
         )
         if request.wants_shutdown:
+            self._by_id[coordinator_id].shutdown_since_ms = now_ms
             self.fence(draft, coordinator_id, self.FENCED, "wants to stop")
         else:
             self.unfence_if_ready(draft, coordinator_id, now_ms)
@@ -181,7 +182,9 @@ class CoordinatorSessions(Presence):
         )
 
     def unfence_if_ready(self, draft: Draft, coordinator_id: int, now_ms: int) -> None:
-        if self._is_ready(coordinator_id, now_ms):
+        """Trust a coordinator that is ready, unless it has asked to stop: it goes on to apply batches."""
+        is_stopping = self._by_id[coordinator_id].shutdown_since_ms is not None
+        if not is_stopping and self._is_ready(coordinator_id, now_ms):
             unfenced = msgspec.structs.replace(draft.image.coordinators[coordinator_id], fenced=False)
             change = draft.change(Cause.COORDINATOR_UNFENCED)
             draft.write_member(unfenced, change)

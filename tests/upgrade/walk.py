@@ -167,7 +167,12 @@ class _Party:
         """Change a few things as an operator does, and compare the history with what it was."""
         self._cluster.wait_until_whole(TOPIC)
         name = f"made-{when}"
-        self._cluster.create_topic(name, partitions=2, replication_factor=3)
+        # One that was killed a moment ago may have counted as active until it came back.
+        self._cluster.wait_until(
+            f"topic {name} is made",
+            lambda: self._cluster.create_topic(name, partitions=2, replication_factor=3, wait=False),
+        )
+        self._cluster.wait_until_in_sync(name)
         self._made.append(name)
         self._cluster.api.post(
             f"/clusters/{self._cluster.name}/configs:alter",

@@ -235,6 +235,28 @@ def test_one_that_was_fenced_must_have_seen_that_to_be_trusted_again() -> None:
     assert not die(cluster), "it is fenced already"
 
 
+def test_one_that_stops_is_not_trusted_again_by_what_it_applies_until_it_has_ended() -> None:
+    """Its shards would come back to it, and be served by none until its process is proven dead."""
+    cluster = CoordinatorCluster(1001)
+    heartbeat(cluster, wants_shutdown=True)
+    event = BrokerApplied(
+        wall_ms=0,
+        kind=MemberKind.COORDINATOR,
+        broker_id=1001,
+        broker_epoch=BrokerEpoch(epoch(cluster)),
+        controller_epoch=ControllerEpoch(cluster.controller_epoch),
+        sequence=cluster.image.sequence,
+    )
+    cluster.step(event)
+    assert status(cluster) is BrokerStatus.FENCED
+    heartbeat(cluster)  # sent before it was told to stop, and late
+    assert status(cluster) is BrokerStatus.FENCED
+    die(cluster)
+    register(cluster, "another")
+    heartbeat(cluster)
+    assert status(cluster) is BrokerStatus.ACTIVE
+
+
 def test_a_standby_is_level_by_what_it_says_to_this_controller() -> None:
     cluster = CoordinatorCluster(1001, 1002)
     mine = [number for (_, number), shard in cluster.shards.items() if shard.standby == 1001]
