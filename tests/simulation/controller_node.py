@@ -197,6 +197,8 @@ class ControllerNode(Process):
     listened_ms: int = 0
     #: By broker id and epoch: `listened_ms` when it registered, or its last heartbeat was to be counted.
     heard_at: dict[tuple[int, int], int] = field(default_factory=dict)
+    #: The members, by id and epoch, of which this term has heard that they want to stop.
+    leaving: set[tuple[int, int]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         super().__init__(self.name, self.events, self.network)
@@ -243,6 +245,7 @@ class ControllerNode(Process):
         self.queue.clear()
         self.listened_ms = 0
         self.heard_at.clear()
+        self.leaving.clear()
         self.persisting = False
         for poll in self.polls:
             poll.timer.cancel()
@@ -346,6 +349,8 @@ class ControllerNode(Process):
         epochs = {broker_id: row.broker_epoch for broker_id, row in image.brokers.items()}
         shards = {key: image.partitions[key].shard for key in image.shards}
         step = machine.step(event, self.clock.mono_ms)
+        if isinstance(event, Heartbeat) and event.request.wants_shutdown:
+            self.leaving.add((event.request.broker_id, event.request.broker_epoch))
         for record in step.records:
             match record:
                 case MemberRecord(registration=member, change=change):
@@ -353,6 +358,8 @@ class ControllerNode(Process):
                         self._check_silence(member.member_id, epochs[member.member_id])
                     elif change.cause is Cause.COORDINATOR_FENCED and isinstance(event, Tick):
                         self._check_silence(member.member_id, member.epoch)
+                    elif change.cause is Cause.COORDINATOR_UNFENCED:
+                        self._check_stays(member.member_id, member.epoch)
                     elif change.cause in (Cause.BROKER_REGISTERED, Cause.COORDINATOR_REGISTERED):
                         self.heard_at[member.member_id, member.epoch] = self.listened_ms
                 case PartitionRecord(state=state, change=change) if change.cause is Cause.SHARD_ASSIGNED:
@@ -362,6 +369,12 @@ class ControllerNode(Process):
                         owner = image.coordinators.get(before.owner)
                         self.on_shard_moved(before, state, owner is not None and owner.is_active)
         return step
+
+    def _check_stays(self, coordinator_id: int, coordinator_epoch: int) -> None:
+        """A coordinator is trusted again: it must not be about to end, or its shards go to it and are served
+        by none."""
+        if (coordinator_id, coordinator_epoch) in self.leaving:
+            raise Violation("13.5", f"{self.name} trusts {process_name(coordinator_id)}, which wants to stop")
 
     def _check_silence(self, broker_id: int, broker_epoch: int) -> None:
         """A broker or a coordinator is fenced for silence: this controller must have listened in vain, by its

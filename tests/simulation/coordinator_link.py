@@ -11,13 +11,18 @@ from msgspec import structs
 from controller.core.records import partition_key
 from springtide.contract.errors import ControllerError
 from springtide.contract.partition_state import PartitionState, WriterId
-from springtide.contract.session import RegisterRequest, RegisterResponse, ShutdownKind
+from springtide.contract.session import (
+    HeartbeatResponse,
+    RegisterRequest,
+    RegisterResponse,
+    ShutdownKind,
+)
 from springtide.contract.updates import NameWriterRequest, NameWriterResponse, UpdateBatch
 from springtide.levels import SUPPORTED
 from springtide.node.core.session import MemberSession
 from springtide.node.lease import Lease
 from tests.simulation.clients import REQUEST_TIMEOUT_MS
-from tests.simulation.controller_link import Beat, ControllerLink
+from tests.simulation.controller_link import Answered, Beat, ControllerLink
 
 if TYPE_CHECKING:
     from tests.simulation.coordinator_node import CoordinatorNode
@@ -50,6 +55,10 @@ class CoordinatorLink(ControllerLink):
     def _on_registered(self, response: RegisterResponse, *, is_first: bool) -> None:
         node = self.node
         node.events.note(f"{node.name} registered, coordinator epoch {response.broker_epoch}")
+
+    def _on_heartbeat(self, beat: Beat, response: HeartbeatResponse, meaning: Answered) -> None:
+        if self.session.may_shut_down:
+            self.node.finish_shutdown()
 
     def _next_beat(self) -> Beat:
         request = self.session.heartbeat(self.witness)

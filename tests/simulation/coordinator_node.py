@@ -146,6 +146,12 @@ class CoordinatorNode(Process):
         self.events.note(f"{self.name} is killed")
         self.cluster.on_process_down(self.name, self.coordinator_id, self.session.broker_epoch)
 
+    def finish_shutdown(self) -> None:
+        """It has leave to stop, and does so once it has given the shard away."""
+        if not self._is_owner:
+            self.cluster.marks.reached("coordinator.stopped")
+            self.crash()
+
     def ask(
         self,
         target: str,

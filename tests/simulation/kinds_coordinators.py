@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 #: While the shard may be on its way, and long after.
 MAINTAINED_MS = ((50, 600), (1_000, 8_000))
 
+STOPPED_MS = ((1_000, 4_000), (5_000, 15_000))
+
 coordinator_kind = partial(kind, needs="coordinators")
 
 
@@ -45,13 +47,33 @@ def kill_coordinator(cluster: Cluster, *, coordinator: str, for_ms: int) -> bool
     if not node.is_up:
         return False
     node.crash()
+    _back_after(cluster, node, for_ms)
+    return True
+
+
+def _back_after(cluster: Cluster, node: CoordinatorNode, for_ms: int) -> None:
+    """Start it again, unless that has been done; kill it before that if it still runs."""
     life = node.life
 
-    def restart() -> None:
-        if not node.is_up and node.life == life:
-            node.start()
+    def back() -> None:
+        if node.life != life:
+            return
+        if node.is_up:
+            node.crash()
+        node.start()
 
-    cluster.ongoing.begin(nodes=(), for_ms=for_ms, end=restart)
+    cluster.ongoing.begin(nodes=(), for_ms=for_ms, end=back)
+
+
+@coordinator_kind(partial(_draw_for, STOPPED_MS), weight=2)
+def stop_coordinator(cluster: Cluster, *, coordinator: str, for_ms: int) -> bool:
+    """SIGTERM: it gives the shard away and ends."""
+    node = _node(cluster, coordinator)
+    if not node.is_up or node.session.wants_shutdown:
+        return False
+    node.session.wants_shutdown = True
+    cluster.events.note(f"{node.name} is asked to stop")
+    _back_after(cluster, node, for_ms)
     return True
 
 

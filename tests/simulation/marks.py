@@ -168,6 +168,7 @@ DECLARED: dict[str, int] = {
     "shard.taken.from.the.dead": COMMON,
     "shard.tells.that.metadata.went.back": WATCHED,
     "coordinator.forgotten": COMMON,
+    "coordinator.stopped": COMMON,
     # What operators do.
     "deletion.done": COMMON,
     "minimum.in.force": COMMON,

@@ -11,6 +11,7 @@ from unittest.mock import patch
 from msgspec import structs
 
 from controller.core import coordinators, shards
+from controller.core.coordinators import CoordinatorSessions
 from controller.core.draft import Draft
 from coordinator.core.machine import StepOutcome
 from coordinator.core.replay import NO_WRITER
@@ -103,6 +104,17 @@ def moved_before_it_is_level() -> Patches:
         return original(draft, lambda standby, key: True)
 
     return [(coordinators, "assign_shards", assign_shards)]
+
+
+@plant(breaks="13.5", seen="a coordinator that stops is trusted again by what it applies", coordinators=2)
+def trusted_while_it_stops() -> Patches:
+    original = CoordinatorSessions.unfence_if_ready
+
+    def unfence_if_ready(self: CoordinatorSessions, draft: Draft, coordinator_id: int, now_ms: int) -> None:
+        self._by_id[coordinator_id].shutdown_since_ms = None
+        original(self, draft, coordinator_id, now_ms)
+
+    return [(CoordinatorSessions, "unfence_if_ready", unfence_if_ready)]
 
 
 @plant(
