@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from tests.kit.memory.log import MemoryLog
     from tests.simulation.broker_node import BrokerNode
     from tests.simulation.cluster import Cluster
+    from tests.simulation.coordinator_node import CoordinatorNode
 
 #: Restarts: at once, after a while, after the controller's grace.
 DOWN_MS = ((20, 200), (200, 2_000), (4_000, 12_000))
@@ -108,6 +110,23 @@ def back_after(cluster: Cluster, broker: BrokerNode, for_ms: int) -> None:
             broker.start()
 
     cluster.ongoing.begin(nodes=(broker.name,), for_ms=for_ms, end=restart)
+
+
+def back_down_or_not(
+    cluster: Cluster, node: BrokerNode | CoordinatorNode, for_ms: int, *, nodes: Collection[str]
+) -> None:
+    """Start `node` again, killed before that if it still runs, unless somebody else has. nodes: as
+    OngoingFaults.begin has them."""
+    life = node.life
+
+    def back() -> None:
+        if node.life != life:
+            return
+        if node.is_up:
+            node.crash()
+        node.start()
+
+    cluster.ongoing.begin(nodes=nodes, for_ms=for_ms, end=back)
 
 
 def _kill(cluster: Cluster, broker_id: int, for_ms: int, torn_bytes: int) -> bool:
@@ -407,16 +426,7 @@ def stop_broker(cluster: Cluster, *, broker: int, for_ms: int) -> bool:
         return False
     node.wants_shutdown = True
     cluster.events.note(f"{node.name} is asked to stop")
-    life = node.life
-
-    def back() -> None:
-        if node.life != life:
-            return
-        if node.is_up:
-            node.crash()
-        node.start()
-
-    cluster.ongoing.begin(nodes=(node.name,), for_ms=for_ms, end=back)
+    back_down_or_not(cluster, node, for_ms, nodes=(node.name,))
     return True
 
 

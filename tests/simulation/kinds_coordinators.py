@@ -6,7 +6,7 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
 
-from tests.simulation.kinds_brokers import DOWN_MS, PAUSED_MS, draw_ms
+from tests.simulation.kinds_brokers import DOWN_MS, PAUSED_MS, back_down_or_not, draw_ms
 from tests.simulation.kinds_network import CUT_MS
 from tests.simulation.schedule import Arguments, kind
 
@@ -47,22 +47,8 @@ def kill_coordinator(cluster: Cluster, *, coordinator: str, for_ms: int) -> bool
     if not node.is_up:
         return False
     node.crash()
-    _back_after(cluster, node, for_ms)
+    back_down_or_not(cluster, node, for_ms, nodes=())
     return True
-
-
-def _back_after(cluster: Cluster, node: CoordinatorNode, for_ms: int) -> None:
-    """Start it again, unless that has been done; kill it before that if it still runs."""
-    life = node.life
-
-    def back() -> None:
-        if node.life != life:
-            return
-        if node.is_up:
-            node.crash()
-        node.start()
-
-    cluster.ongoing.begin(nodes=(), for_ms=for_ms, end=back)
 
 
 @coordinator_kind(partial(_draw_for, STOPPED_MS), weight=2)
@@ -73,7 +59,7 @@ def stop_coordinator(cluster: Cluster, *, coordinator: str, for_ms: int) -> bool
         return False
     node.session.wants_shutdown = True
     cluster.events.note(f"{node.name} is asked to stop")
-    _back_after(cluster, node, for_ms)
+    back_down_or_not(cluster, node, for_ms, nodes=())
     return True
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from tests.simulation.kinds_brokers import DOWN_MS, draw_ms
+from tests.simulation.kinds_brokers import DOWN_MS, back_down_or_not, draw_ms
 from tests.simulation.releases.translation import Release
 from tests.simulation.schedule import Arguments, kind
 
@@ -84,15 +84,7 @@ def stop_and_start_as(cluster: Cluster, *, broker: int, release: str, for_ms: in
         return False
     cluster.mixed.wanted[node.name] = Release[release]
     node.wants_shutdown = True
-    life = node.life
-
-    def restart() -> None:
-        if node.life == life and node.is_up:
-            node.crash()
-        if node.life == life:
-            node.start()
-
-    cluster.ongoing.begin(nodes=(node.name,), for_ms=for_ms, end=restart)
+    back_down_or_not(cluster, node, for_ms, nodes=(node.name,))
     return True
 
 
