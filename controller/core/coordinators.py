@@ -141,7 +141,9 @@ class CoordinatorSessions(Presence):
             draft, image.coordinators[coordinator_id].name, coordinator_id, request.certificate_ends_ms
         )
         if request.wants_shutdown:
-            self._by_id[coordinator_id].shutdown_since_ms = now_ms
+            session = self._by_id[coordinator_id]
+            if session.shutdown_since_ms is None:
+                session.shutdown_since_ms = now_ms
             self.fence(draft, coordinator_id, self.FENCED, "wants to stop")
         else:
             self.unfence_if_ready(draft, coordinator_id, now_ms)
