@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from random import Random
 from typing import TYPE_CHECKING
-
-import trio
 
 from dataplane.__main__ import open_broker
 from dataplane.broker import BrokerSettings, Ports, StorageBroker
@@ -42,7 +41,6 @@ class BrokerNode(Node):
         self.broker: StorageBroker | None = None
         self.boots = 0
         self.disk: FencedDisk | None = None
-        self._wants_shutdown = False
         #: Changes after which a life kills itself, for the next one to be started.
         self.kill_at: int | None = None
 
@@ -73,7 +71,6 @@ class BrokerNode(Node):
         """Power on if it was off, and start the process."""
         if not self.is_up:
             self.machine.is_on = True
-            self._wants_shutdown = False
         super().start()
 
     def crash(self, machine: Random | None = None, *, reboots: bool = True, torn_bytes: int = 0) -> None:
@@ -129,18 +126,6 @@ class BrokerNode(Node):
             self.host.memory.restore(copy)
         self._cluster.world.note(f"{self.name} gets an older copy of its disk")
 
-    @property
-    def wants_shutdown(self) -> bool:
-        return self._wants_shutdown
-
-    @wants_shutdown.setter
-    def wants_shutdown(self, is_wanted: bool) -> None:
-        """SIGTERM: a controlled shutdown, after which the process is gone."""
-        if is_wanted and not self._wants_shutdown and self.broker is not None:
-            self._wants_shutdown = True
-            assert self.process is not None
-            self._cluster.spawn(self._shut_down, self.process, self.broker)
-
     # The process
 
     async def _run(self, life: Life) -> None:
@@ -168,14 +153,5 @@ class BrokerNode(Node):
         self.broker = await opened.listen()
         await self.broker.run()
 
-    async def _shut_down(self, life: Life, broker: StorageBroker) -> None:
-        with trio.CancelScope() as scope:
-            life.shields[scope] = None  # so that it ends with the process
-            try:
-                await broker.shut_down()
-            except (LogError, OSError) as error:
-                self._cluster.world.note(f"{self.name}: no clean shutdown: {error}")
-            life.shields.pop(scope, None)
-        if not life.is_dead:
-            self._cluster.world.note(f"{self.name} has stopped")
-            self._kill()
+    def _stops(self) -> Callable[[], Awaitable[object]] | None:
+        return None if self.broker is None else self.broker.shut_down

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from coordinator.config import CoordinatorConfig
@@ -60,3 +61,6 @@ class CoordinatorNode(Node):
         )
         self.coordinator = await listen(settings, ports)
         await self.coordinator.run()
+
+    def _stops(self) -> Callable[[], Awaitable[object]] | None:
+        return None if self.coordinator is None else self.coordinator.shut_down

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, ClassVar
 
+import trio
+
+from dataplane.core.log_port import LogError
 from tests.fullstack.process_life import Life, WallClock
 
 if TYPE_CHECKING:
@@ -29,6 +33,7 @@ class Node:
         #: The number of this life, or of the last one.
         self.life = 0
         self._cluster = cluster
+        self._wants_shutdown = False
 
     @property
     def is_up(self) -> bool:
@@ -38,10 +43,25 @@ class Node:
     def is_paused(self) -> bool:
         return self.process is not None and self.process.is_paused
 
+    @property
+    def wants_shutdown(self) -> bool:
+        return self._wants_shutdown
+
+    @wants_shutdown.setter
+    def wants_shutdown(self, is_wanted: bool) -> None:
+        """SIGTERM: a controlled shutdown, after which the process is gone. One that has just begun hears it
+        later than it is sent, and does not hear it again."""
+        stops = self._stops()
+        if is_wanted and not self._wants_shutdown and stops is not None:
+            self._wants_shutdown = True
+            assert self.process is not None
+            self._cluster.spawn(self._shut_down, self.process, stops)
+
     def start(self) -> None:
         if self.is_up:
             return
         self.life += 1
+        self._wants_shutdown = False
         self.process = Life(self._cluster.world, self.name, self.life, self.clock)
         self._cluster.world.note(f"{self.name} starts, life {self.life}")
         self._cluster.spawn(self._live, self.process)
@@ -97,6 +117,22 @@ class Node:
 
     async def _run(self, life: Life) -> None:
         raise NotImplementedError
+
+    def _stops(self) -> Callable[[], Awaitable[object]] | None:
+        """Return how the process stops in order; None if it can't, or does not run yet."""
+        return None
+
+    async def _shut_down(self, life: Life, stop: Callable[[], Awaitable[object]]) -> None:
+        with trio.CancelScope() as scope:
+            life.shields[scope] = None  # so that it ends with the process
+            try:
+                await stop()
+            except (LogError, OSError) as error:
+                self._cluster.world.note(f"{self.name}: no clean shutdown: {error}")
+            life.shields.pop(scope, None)
+        if not life.is_dead:
+            self._cluster.world.note(f"{self.name} has stopped")
+            self._kill()
 
     def _on_exit(self, life: Life, reason: str) -> None:
         """The process ended by itself."""

@@ -55,9 +55,9 @@ def kill_coordinator(cluster: Cluster, *, coordinator: str, for_ms: int) -> bool
 def stop_coordinator(cluster: Cluster, *, coordinator: str, for_ms: int) -> bool:
     """SIGTERM: it gives the shard away and ends."""
     node = _node(cluster, coordinator)
-    if not node.is_up or node.session.wants_shutdown:
+    if not node.is_up or node.wants_shutdown:
         return False
-    node.session.wants_shutdown = True
+    node.wants_shutdown = True
     cluster.events.note(f"{node.name} is asked to stop")
     back_down_or_not(cluster, node, for_ms, nodes=())
     return True
