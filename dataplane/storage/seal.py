@@ -29,7 +29,8 @@ SEAL_BYTES_MAX = 1024
 
 
 class Seal(msgspec.Struct, frozen=True, kw_only=True):
-    """leader_epoch: the newest of the log's history when it was sealed. end_offset: X, exclusive."""
+    """leader_epoch: under which the log's last record was written; -1: it had none. (A newer one that has
+    written nothing may go from the history, and the records stay.) end_offset: X, exclusive."""
 
     chain_epoch: BrokerEpoch
     leader_epoch: LeaderEpoch
@@ -110,7 +111,8 @@ class LogSeal:
 
     def begin(self, chain_epoch: BrokerEpoch, *, end_offset: int) -> None:
         """Vouch for nothing more from now on, at the log's end. Loop; `store` in a thread follows."""
-        self.current = Seal(chain_epoch=chain_epoch, leader_epoch=self._epochs.latest, end_offset=end_offset)
+        leader_epoch = self._epochs.epoch_at(end_offset - 1)
+        self.current = Seal(chain_epoch=chain_epoch, leader_epoch=leader_epoch, end_offset=end_offset)
         self._is_durable, self.vouched_max = False, end_offset
         self._changes = self._segments.changes
 

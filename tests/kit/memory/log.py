@@ -116,7 +116,7 @@ class MemoryLog:
     def begin_seal(self, chain_epoch: BrokerEpoch) -> None:
         self.seal = Seal(
             chain_epoch=chain_epoch,
-            leader_epoch=self._epochs.latest,
+            leader_epoch=self._epochs.epoch_at(self.log_end_offset - 1),
             end_offset=self.log_end_offset,
         )
         self._is_seal_durable, self._vouched_max = False, self.log_end_offset

@@ -176,3 +176,18 @@ def test_a_recovery_point_below_the_seal_takes_nothing_back() -> None:
     log = opened(disk, recovery_point=0)
     log.seal.vouch_for_flushed()
     assert log.vouched_end_offset == 3
+
+
+def test_a_seal_outlives_the_end_of_a_leadership_that_wrote_nothing() -> None:
+    """Its epoch goes from the history with a truncation that cuts no record (KAFKA-10706)."""
+    disk = MemoryDisk()
+    log = opened(disk, ShutdownKind.FIRST_START)
+    append(log, batch(0), batch(1))
+    log.begin_leader_epoch(LeaderEpoch(5))
+    log.seal.begin(BrokerEpoch(CHAIN_EPOCH), end_offset=log.log_end_offset)
+    log.seal.store()
+    log.truncate_to(log.log_end_offset)
+    log.durability.flush()
+    disk.crash_machine(Random(1))
+    again = opened(disk, ShutdownKind.MACHINE_CRASH)
+    assert (again.log_end_offset, again.seal_chain_epoch) == (2, CHAIN_EPOCH)
