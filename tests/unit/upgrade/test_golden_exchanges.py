@@ -25,7 +25,8 @@ from springtide.contract.updates import (
     ProducerIdsResponse,
     UpdateBatch,
 )
-from tests.upgrade.golden.files import Exchange, Golden
+from springtide.levels import Level
+from tests.upgrade.golden.files import Exchange, Golden, kept_levels
 from tests.upgrade.tolerances import NEW
 
 TYPES: dict[str, tuple[type[msgspec.Struct], type[msgspec.Struct]]] = {
@@ -38,7 +39,7 @@ TYPES: dict[str, tuple[type[msgspec.Struct], type[msgspec.Struct]]] = {
     "preflight": (PreflightReport, PreflightResponse),
     "administer": (AdminRequest, AdminResponse),
 }
-EXCHANGES = Golden(0).exchanges()
+EXCHANGES = {level: Golden(level).exchanges() for level in kept_levels()}
 TOLD_IN_ADDITION = {name.partition(".")[2] for name in NEW if "." in name}
 """Fields that a process of the last release ignores."""
 
@@ -62,9 +63,10 @@ def differences(before: Any, now: Any, place: str = "") -> Iterator[str]:
         yield f"{place}: {before} is {now}"
 
 
+@pytest.mark.parametrize("level", EXCHANGES)
 @pytest.mark.parametrize("verb", TYPES)
-def test_each_body_is_read_and_said_again_in_the_same_words(verb: str) -> None:
-    of_verb = [each for each in EXCHANGES if each.verb == verb]
+def test_each_body_is_read_and_said_again_in_the_same_words(verb: str, level: Level) -> None:
+    of_verb = [each for each in EXCHANGES[level] if each.verb == verb]
     asked, answered = TYPES[verb]
     for each in of_verb:
         for text, kind in ((each.request, asked), (each.answer, answered)):
@@ -72,11 +74,12 @@ def test_each_body_is_read_and_said_again_in_the_same_words(verb: str) -> None:
             assert list(differences(msgspec.json.decode(text), msgspec.json.decode(again))) == []
 
 
-def test_the_exchanges_have_what_a_clusters_life_has() -> None:
-    verbs = {each.verb for each in EXCHANGES}
+@pytest.mark.parametrize("level", EXCHANGES)
+def test_the_exchanges_have_what_a_clusters_life_has(level: Level) -> None:
+    verbs = {each.verb for each in EXCHANGES[level]}
     assert verbs <= TYPES.keys()
     assert {"register", "heartbeat", "poll", "report", "preflight", "allocate-producer-ids"} <= verbs
-    assert {each.path.split("/")[4] for each in EXCHANGES} == {"brokers", "coordinators"}
+    assert {each.path.split("/")[4] for each in EXCHANGES[level]} == {"brokers", "coordinators"}
 
 
 def test_a_difference_is_seen() -> None:

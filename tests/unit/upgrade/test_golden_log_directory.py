@@ -37,7 +37,8 @@ from dataplane.storage.recovery import OpenedLog
 from dataplane.storage.round_file import read_rounds
 from dataplane.storage.seal import Seal, read_seal, write_seal
 from springtide.contract.session import ShutdownKind
-from tests.upgrade.golden.files import Golden
+from springtide.levels import Level
+from tests.upgrade.golden.files import Golden, kept_levels
 
 BROKER_ID = 1
 BOOT_ID = "another boot"
@@ -46,9 +47,9 @@ NOW_MS = 1_800_000_000_000
 CHANGED_BY_A_STOP = {"fresh-mark", ".mount-mark", ".lock"}
 
 
-@pytest.fixture(scope="module")
-def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return Golden(0).unpack_log_directory(tmp_path_factory.mktemp("golden"))
+@pytest.fixture(scope="module", params=kept_levels())
+def directory(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return Golden(request.param).unpack_log_directory(tmp_path_factory.mktemp("golden"))
 
 
 def contents(directory: Path) -> dict[str, bytes]:
@@ -59,8 +60,9 @@ def contents(directory: Path) -> dict[str, bytes]:
     }
 
 
-def test_it_is_opened_after_a_clean_stop_and_left_by_another_as_it_was(tmp_path: Path) -> None:
-    directory = Golden(0).unpack_log_directory(tmp_path)
+@pytest.mark.parametrize("level", kept_levels())
+def test_it_is_opened_after_a_clean_stop_and_left_by_another_as_it_was(level: Level, tmp_path: Path) -> None:
+    directory = Golden(level).unpack_log_directory(tmp_path)
     before = contents(directory)
     log_dir = open_log_dir(
         PosixDisk(), str(directory), broker_id=BROKER_ID, new_dir_id="unused", boot_id=BOOT_ID

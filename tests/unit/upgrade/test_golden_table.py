@@ -10,15 +10,15 @@ import pytest
 from pipeline.land.documents import decode_manifest, decode_plan, decode_settings, encode_document
 from pipeline.land.latest import decode_view, encode_view, latest_view
 from pipeline.land.table import LandTable
-from tests.upgrade.golden.files import Golden
+from tests.upgrade.golden.files import Golden, kept_levels
 
 RECORDS = 300
 """Of topic `orders`, in the first batch."""
 
 
-@pytest.fixture(scope="module")
-def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return Golden(0).unpack_table(tmp_path_factory.mktemp("golden"))
+@pytest.fixture(scope="module", params=kept_levels())
+def table(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return Golden(request.param).unpack_table(tmp_path_factory.mktemp("golden"))
 
 
 def documents(table: Path, pattern: str) -> list[Path]:

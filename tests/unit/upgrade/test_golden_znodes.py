@@ -5,16 +5,19 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from controller.core.records import ClusterRecord, MemberKind, ProducerIdsRecord, TopicRecord
+from controller.core.records import ClusterRecord, LevelRecord, MemberKind, ProducerIdsRecord, TopicRecord
 from controller.shell.acl_chunks import AclChunks
 from controller.shell.leadership import ClaimRow, EpochRow
+from controller.shell.levels import RunningRow
 from controller.shell.meta import Node, SetData
 from controller.shell.rows import decode_chunk, encode_chunk, encode_row, read_head, read_member, read_row
 from controller.shell.security_rows import encode_security, read_security, security_path
-from tests.upgrade.golden.files import Golden
+from springtide.levels import KEPT_DELETED_TOPICS, UNTOLD, Level, allows
+from tests.upgrade.golden.files import Golden, kept_levels
 
-GOLDEN = Golden(0)
-ZNODES = {path: data for path, data in GOLDEN.znodes().items() if data}
+ZNODES = {
+    level: {path: data for path, data in Golden(level).znodes().items() if data} for level in kept_levels()
+}
 
 
 def _again(path: str, data: bytes) -> bytes:
@@ -22,10 +25,14 @@ def _again(path: str, data: bytes) -> bytes:
     match path.split("/")[1:]:
         case ["controller_epoch"]:
             return msgspec.json.encode(msgspec.json.decode(data, type=EpochRow))
+        case ["controllers", "running", _]:
+            return msgspec.json.encode(msgspec.json.decode(data, type=RunningRow))
         case ["controllers", "active"]:
             return msgspec.json.encode(msgspec.json.decode(data, type=ClaimRow))
         case ["clusters", _]:
             return encode_row(*read_row(path, data, ClusterRecord))
+        case ["clusters", _, "level"]:
+            return encode_row(*read_row(path, data, LevelRecord))
         case ["clusters", _, "head"]:
             return msgspec.json.encode(read_head(path, data))
         case ["clusters", _, "producer_ids"]:
@@ -58,18 +65,31 @@ def _acls_again(path: str, data: bytes) -> bytes:
     return operation.data
 
 
-@pytest.mark.parametrize("path", ZNODES)
-def test_each_row_is_written_again_byte_for_byte(path: str) -> None:
-    assert _again(path, ZNODES[path]) == ZNODES[path]
+@pytest.mark.parametrize(
+    ("level", "path"), [(level, path) for level, znodes in ZNODES.items() for path in znodes]
+)
+def test_each_row_is_written_again_byte_for_byte(level: Level, path: str) -> None:
+    assert _again(path, ZNODES[level][path]) == ZNODES[level][path]
 
 
-def test_one_of_everything_is_there() -> None:
-    kinds = {tuple(path.split("/")[3:4]) for path in ZNODES if path.startswith("/clusters/")}
+@pytest.mark.parametrize("level", ZNODES)
+def test_one_of_everything_is_there(level: Level) -> None:
+    kinds = {tuple(path.split("/")[3:4]) for path in ZNODES[level] if path.startswith("/clusters/")}
     names = {name for kind in kinds for name in kind}
-    assert names == {"head", "brokers", "coordinators", "topics", "producer_ids", "acls", "users", "quotas"}
+    assert names - {"level"} == {
+        "head", "brokers", "coordinators", "topics", "producer_ids", "acls", "users", "quotas"
+    }  # fmt: skip
+    assert ("level" in names) is (level > UNTOLD)
+    topics = [
+        read_row(path, data, TopicRecord)[0].state
+        for path, data in ZNODES[level].items()
+        if path.split("/")[3:4] == ["topics"] and len(path.split("/")) == 5
+    ]
+    is_kept = any(topic.kept is not msgspec.UNSET for topic in topics)
+    assert is_kept is allows(level, KEPT_DELETED_TOPICS)
     states = [
         record.state
-        for path, data in ZNODES.items()
+        for path, data in ZNODES[level].items()
         if "/partitions-" in path
         for record in decode_chunk(data)
     ]

@@ -12,7 +12,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from springtide.levels import SUPPORTED, Level
+
 FOLDER = Path(__file__).parent
+
+
+def kept_levels(folder: Path = FOLDER) -> list[Level]:
+    """Return the levels that this release can run at and of which there are golden files, lowest first."""
+    return [level for level in SUPPORTED.levels() if (folder / str(level)).is_dir()]
 
 
 class Exchange(NamedTuple):
@@ -33,6 +40,7 @@ class Golden:
     """The files of a level. What is packed is unpacked where the test wants it."""
 
     def __init__(self, level: int, folder: Path = FOLDER) -> None:
+        self.level = level
         self.folder = folder / str(level)
 
     def znodes(self) -> dict[str, bytes]:

@@ -29,6 +29,7 @@ from kazoo.client import KazooClient
 
 from localcluster.cluster import FIRST_COORDINATOR_ID, LocalCluster
 from localcluster.processes import ProcessPlace
+from springtide.levels import KEPT_DELETED_TOPICS
 from tests.upgrade.golden.files import Exchange, Golden
 from tests.upgrade.golden.recording_proxy import RecordingProxy
 from tests.upgrade.last_release import NAMED, LastReleaseUnavailable, named, python
@@ -70,8 +71,8 @@ class GoldenCluster(LocalCluster):
         return [self._proxy.url]
 
 
-def fill(cluster: GoldenCluster) -> list[Consumer]:
-    """Make one of everything that is stored. Return members of a group that go on."""
+def fill(cluster: GoldenCluster, level: int) -> list[Consumer]:
+    """Make one of everything that is stored at a level. Return members of a group that go on."""
     api, path = cluster.api, f"/clusters/{cluster.name}"
     rows = [[KEPT_BROKER, 2, 3], [KEPT_BROKER, 3, 2], [2, KEPT_BROKER, 3]]
     cluster.create_topic(
@@ -107,6 +108,10 @@ def fill(cluster: GoldenCluster) -> list[Consumer]:
     )
     api.post(f"{path}/verifications", VERIFICATION)
     cluster.delete_topic("gone")
+    if level >= KEPT_DELETED_TOPICS.since:
+        cluster.create_topic("kept", assignments=rows[:1], configs={"deleted.topic.retention.ms": "86400000"})
+        write(cluster, "kept", ["a", "b"])
+        cluster.delete_topic("kept")
     return members
 
 
@@ -291,7 +296,7 @@ def make(last: Path, golden: Golden) -> None:
         cluster = GoldenCluster(directory / "cluster", last, proxy)
         with proxy, cluster:
             cluster.form()
-            members = fill(cluster)
+            members = fill(cluster, golden.level)
             land(cluster, last, directory / "table")
             golden.keep_folder("table", directory / "table")
             move(cluster)
