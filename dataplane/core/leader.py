@@ -458,15 +458,17 @@ class Leader(ReplicaRole):
         log = self._log
         if not mark.batches:
             return None
-        first_offset = max(mark.batches[0][0], log.log_start_offset, log.rounds.compacted_to)
-        headers = log.last_batches(fetch_offset, first_offset=first_offset)
+        compared_from = max(log.log_start_offset, log.rounds.compacted_to)
+        headers = log.last_batches(fetch_offset, first_offset=max(mark.batches[0][0], compared_from))
         if headers is None:
             return None
         ours = [header for header in headers if header.base_offset >= log.rounds.compacted_to]
-        if not ours:
+        if ours:
+            compared_from = ours[0].base_offset
+        theirs = [batch for batch in mark.batches if batch[0] >= compared_from]
+        if not ours and not theirs:
             return None
-        theirs = [batch for batch in mark.batches if batch[0] >= ours[0].base_offset]
-        parted = ours[0].base_offset
+        parted = compared_from if ours else theirs[0][0]
         for header, batch in zip_longest(ours, theirs):
             if header is None:
                 return EpochEnd(log.epochs.epoch_at(parted), parted)

@@ -200,12 +200,17 @@ def crcs_of(bench: Bench) -> list[tuple[int, int]]:
     return [(header.base_offset, header.crc) for header, _ in bench.log.batches]
 
 
-def test_a_follower_with_a_batch_where_this_log_has_a_longer_one_parts_from_it_there() -> None:
+@pytest.mark.parametrize("log_start_offset", [0, 1])
+def test_a_follower_with_a_batch_where_this_log_has_a_longer_one_parts_from_it_there(
+    log_start_offset: int,
+) -> None:
+    """Also where everything before it is deleted."""
     bench = Bench(log=log_of(1))
     longer = batch_of([b"v"] * 2, base_offset=1, leader_epoch=1)
     bench.log.append((decode_header(longer),), (longer,), now_ms=1)
     bench.apply(leader_epoch=2)
     mark = LogMark(1, -1, (*crcs_of(bench)[:1], (1, 7)))
+    bench.log.advance_log_start(log_start_offset)
     assert bench.fetch(2, 2, last_fetched_epoch=1, mark=mark)[0].diverging == EpochEnd(1, 1)
 
 
