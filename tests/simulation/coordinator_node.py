@@ -97,14 +97,6 @@ class CoordinatorNode(Process):
         return self.link.session
 
     @property
-    def wants_shutdown(self) -> bool:
-        return self.session.wants_shutdown
-
-    @wants_shutdown.setter
-    def wants_shutdown(self, is_wanted: bool) -> None:
-        self.session.wants_shutdown = is_wanted
-
-    @property
     def machine(self) -> CounterMachine:
         assert self.runtime is not None
         machine = self.runtime.machine
