@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -21,13 +21,15 @@ from prometheus_client.metrics_core import Metric
 from coordinator.config import CoordinatorConfig
 from coordinator.core.group_news import NewsOfGroups
 from coordinator.core.groups.machine import GroupMachine
+from coordinator.core.machine import Machine
 from coordinator.handlers.context import CoordinatorContext
 from coordinator.handlers.table import HANDLERS
 from coordinator.shell.group_watch import GroupWatch, write_groups
 from coordinator.shell.log_ends import PartitionEnds
+from coordinator.shell.shard_metrics import collect_shards
 from coordinator.shell.shards import Shards
 from springtide.contract.partition_state import WriterId
-from springtide.contract.session import BrokerStatus, RegisterResponse
+from springtide.contract.session import BrokerStatus, LevelShards, RegisterResponse
 from springtide.contract.updates import ApplyFailure, NameWriterRequest, NameWriterResponse, UpdateBatch
 from springtide.node.cluster_view import ClusterView
 from springtide.node.controller_session import ControllerSession
@@ -35,6 +37,7 @@ from springtide.node.counters import NodeCounters, collect_node_counters
 from springtide.node.node import ServingNode
 from springtide.node.quotas.metrics import collect_quotas
 from springtide.node.settings import Bound, NodePorts, NodeSettings, bind
+from springtide.node.sharding import GROUPS_TOPIC
 from springtide.node.status import gauge
 
 _log = logging.getLogger(__name__)
@@ -67,19 +70,8 @@ class CoordinatorProcess:
             view=self.view,
         )
         self.authentication = node.authentication
-        self.shards = Shards(
-            coordinator_id=node.node_id,
-            coordinator_epoch=node.epoch,
-            view=self.view,
-            net=node.net,
-            clock=node.clock,
-            rng=ports.rng,
-            new_machine=partial(GroupMachine, settings.config.group_options),
-            name_writer=self._name_writer,
-            is_current=node.lease.is_current,
-            spawn=node.spawn,
-            end_turn=node.end_turn,
-        )
+        self.shards = self._shards_of(GROUPS_TOPIC, partial(GroupMachine, settings.config.group_options))
+        self._topics = (self.shards,)
         ends = PartitionEnds(
             view=self.view, net=node.net, clock=node.clock, client_id=f"coordinator-{node.node_id}"
         )
@@ -97,7 +89,7 @@ class CoordinatorProcess:
             cluster_id=None,
             apply=self._apply,
             on_registered=self._on_registered,
-            level=self.shards.level,
+            level=self._level,
             groups=self.news.take,
             listener=self.news,
         )
@@ -105,15 +97,43 @@ class CoordinatorProcess:
             self.session,
             context,
             HANDLERS,
-            on_turn_end=self.shards.send_written,
+            on_turn_end=self._send_written,
             collect=self._collect,
             is_ready=lambda: self.session.status is BrokerStatus.ACTIVE,
-            notes=self.shards.notes,
+            notes=lambda: (note for shards in self._topics for note in shards.notes()),
             write_more=lambda: write_groups(self.groups.seen),
         )
         self.server = node.server
 
+    def _shards_of(self, topic: str, new_machine: Callable[[], Machine]) -> Shards:
+        node = self.node
+        return Shards(
+            topic=topic,
+            coordinator_id=node.node_id,
+            coordinator_epoch=node.epoch,
+            view=self.view,
+            net=node.net,
+            clock=node.clock,
+            rng=node.ports.rng,
+            new_machine=new_machine,
+            name_writer=self._name_writer,
+            is_current=node.lease.is_current,
+            spawn=node.spawn,
+            end_turn=node.end_turn,
+        )
+
     # What parts ask of the whole
+
+    def _level(self) -> tuple[LevelShards, ...]:
+        return tuple(level for shards in self._topics for level in shards.level())
+
+    def _owned(self) -> int:
+        """Return how many shards this process owns."""
+        return sum(len(shards.owned()) for shards in self._topics)
+
+    def _send_written(self) -> None:
+        for shards in self._topics:
+            shards.send_written()
 
     def _group_machines(self) -> list[GroupMachine]:
         return [machine for machine in self.shards.served() if isinstance(machine, GroupMachine)]
@@ -136,8 +156,9 @@ class CoordinatorProcess:
         self.view.apply(batch, now_ms=self.node.clock.mono_ms())
         if batch.full or batch.users:
             self.server.look_after_connections()  # those of former users end before this counts as applied
-        self.shards.on_view_changed()
-        if self.session.wants_shutdown and not self.shards.owned():
+        for shards in self._topics:
+            shards.on_view_changed()
+        if self.session.wants_shutdown and not self._owned():
             self._has_no_shard.set()
         return ()
 
@@ -163,17 +184,16 @@ class CoordinatorProcess:
         self.session.begin_shutdown()
         is_in_time = True
         if self.session.broker_epoch >= 0:
-            _log.info("shutting_down shards=%d", len(self.shards.owned()))
+            _log.info("shutting_down shards=%d", self._owned())
             with self.node.ports.clock.timeout_ms(deadline_ms) as scope:
                 await self.session.may_shut_down.wait()
-                if self.shards.owned():
+                if self._owned():
                     await self._has_no_shard.wait()
             is_in_time = not scope.cancelled_caught
             if not is_in_time:
-                _log.warning(
-                    "leaving_without_leave waited_ms=%d shards=%d", deadline_ms, len(self.shards.owned())
-                )
-        self.shards.stop()
+                _log.warning("leaving_without_leave waited_ms=%d shards=%d", deadline_ms, self._owned())
+        for shards in self._topics:
+            shards.stop()
         self.server.stop_serving()
         _log.info("stopped")
         return is_in_time
@@ -184,7 +204,7 @@ class CoordinatorProcess:
         yield from collect_node_counters(self.counters, now_us=self.node.ports.clock.mono_us())
         yield gauge("springtide_connections", "Connections open", self.server.connection_count)
         yield from collect_quotas(self.node.quotas)
-        yield from self.shards.collect()
+        yield from collect_shards(self._topics)
 
 
 async def listen(settings: CoordinatorSettings, ports: NodePorts) -> CoordinatorProcess:
