@@ -331,8 +331,7 @@ def _respond_plainly(
             session_id=session.session_id,
             topic_id=topic_id_bytes(key[0]),
             partition=key[1],
-            high_watermark=result.high_watermark,
-            log_start_offset=result.log_start_offset,
+            offsets=(result.high_watermark, result.high_watermark, result.log_start_offset),
             records=() if result.records is None else result.records.parts,
             records_bytes=answer.size_bytes,
         )
