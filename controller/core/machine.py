@@ -450,6 +450,7 @@ class ClusterMachine:
             if state and (state.leader, state.leader_epoch) == (report.broker_id, lag.leader_epoch):
                 self.lags[key] = lag
                 self._floors.note_lag(state, lag)
+                self._coordinators.transactions.on_report(draft, lag)
                 if key in self.image.reassigning:
                     self._advances.note(self.image, lag, now_ms)
                     self._watch_throttles(draft, lag)

@@ -45,11 +45,13 @@ class OpenTransactions(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Suspect(msgspec.Struct, frozen=True, array_like=True, order=True, gc=False):
-    """A transaction that has been open in a partition for long."""
+    """A transaction that has been open in a partition for long. first_offset: which one of the producer's: it
+    comes back as it was asked for."""
 
     producer_id: int
     topic: str
     partition: int
+    first_offset: int
 
 
 class LingeringTransaction(msgspec.Struct, frozen=True, kw_only=True):

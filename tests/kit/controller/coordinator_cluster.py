@@ -20,6 +20,7 @@ from springtide.contract.session import (
     RegisterResponse,
     ShutdownKind,
 )
+from springtide.contract.transactions import TransactionNews
 from springtide.contract.updates import NameWriterRequest, NameWriterResponse
 from springtide.levels import SUPPORTED
 from tests.kit.controller.core_cluster import Cluster
@@ -67,6 +68,7 @@ class CoordinatorCluster(Cluster):
         applied: int | None = None,
         wants_shutdown: bool = False,
         groups: GroupNews | None = None,
+        transactions: TransactionNews | None = None,
     ) -> HeartbeatResponse:
         """Send a heartbeat of a coordinator. level: with the shards of these numbers; True for all that it is
         the standby of. applied: up to which sequence, None for all."""
@@ -84,6 +86,7 @@ class CoordinatorCluster(Cluster):
             level=(LevelShards(topic_id=OFFSETS_ID, partitions=tuple(level)),),
             wants_shutdown=wants_shutdown,
             groups=groups,
+            transactions=transactions,
         )
         event = Heartbeat(wall_ms=0, request=request, received_ms=self.now_ms, kind=MemberKind.COORDINATOR)
         return self.ask(event, HeartbeatResponse)

@@ -40,6 +40,7 @@ from springtide.contract.errors import ControllerError
 from springtide.contract.groups import GroupNews, GroupTrouble
 from springtide.contract.partition_state import NO_COORDINATOR, NO_EPOCH, WRITER_IDS, Shard, WriterId
 from springtide.contract.session import BrokerStatus
+from springtide.contract.transactions import LingeringTransaction, TransactionNews
 from springtide.contract.updates import PollRequest, ProducerIdsRequest, ProducerIdsResponse
 from tests.kit.controller.coordinator_cluster import OFFSETS_ID, CoordinatorCluster
 from tests.kit.controller.images import build_update
@@ -648,3 +649,40 @@ def test_a_group_is_an_alarm_as_long_as_a_coordinator_tells_of_it() -> None:
     epoch = cluster.image.coordinators[1002].coordinator_epoch
     cluster.step(BrokerProvenDead(wall_ms=0, broker_id=1002, broker_epoch=epoch))
     assert told(1001) == [], "no one tells of it any more"
+
+
+def test_a_transaction_lingers_as_long_as_its_coordinator_tells_so() -> None:
+    cluster = CoordinatorCluster(1001, 1002)
+    one = LingeringTransaction(
+        transactional_id="pay-1",
+        producer_id=7,
+        producer_epoch=3,
+        state="Ongoing",
+        since_ms=1_700_000_000_000,
+        timeout_ms=60_000,
+        partitions=2,
+    )
+    decided = msgspec.structs.replace(one, state="PrepareAbort")
+
+    def told(coordinator_id: int, *lingering: LingeringTransaction) -> list[tuple[str | None, str]]:
+        news = TransactionNews(lingering=lingering) if lingering else None
+        cluster.beat(coordinator_id, transactions=news)
+        return [(alarm.key.transactional_id, alarm.detail) for alarm in cluster.machine.alarms()]
+
+    began = "transaction 'pay-1' (producer 7, epoch 3) began at 2023-11-14T22:13:20Z with a timeout of 60 s,"
+    assert told(1001, one) == [
+        (
+            "pay-1",
+            f"{began} and is Ongoing in 2 partitions: its coordinator should have ended it; "
+            "`springtide transactions abort` does it now, and says with --dry-run what that frees",
+        )
+    ]
+    assert told(1001, decided) == [
+        (
+            "pay-1",
+            f"{began} and is PrepareAbort in 2 partitions: its end is decided, and a marker of it is not "
+            "written yet; are all of its partitions' leaders there?",
+        )
+    ]
+    assert len(told(1002, decided)) == len(told(1001)) == 1, "the shard is at another coordinator now"
+    assert told(1002) == []
