@@ -34,7 +34,8 @@ ASKED_AT_ONCE_MAX = 16
 class Shards:
     """topic: the coordinator topic's name. coordinator_id, coordinator_epoch: as the controller knows this
     process. new_machine: makes an empty machine. name_writer: asks the controller. is_current: as
-    ShardRuntime has it. spawn: starts a task of the process's. end_turn: sends the answers that are complete."""
+    ShardRuntime has it. spawn: starts a task of the process's. end_turn: sends the answers that are
+    complete."""
 
     def __init__(
         self,
