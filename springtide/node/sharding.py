@@ -23,8 +23,9 @@ def may_be_hashed(names: Iterable[str]) -> bool:
 
 
 def shard_of(name: str, shards: int) -> int:
-    """Return the partition of GROUPS_TOPIC (TRANSACTIONS_TOPIC) that holds a group (a transactional id): the absolute value of Java's hash of the name, modulo the partitions. The hash that has
-    no absolute value in 32 bits, -2^31, counts as 0."""
+    """Return the partition of GROUPS_TOPIC (TRANSACTIONS_TOPIC) that holds a group (a transactional id): the
+    absolute value of Java's hash of the name, modulo the partitions. The hash that has no absolute value in
+    32 bits, -2^31, counts as 0."""
     hashed = java_hash(name)
     return 0 if hashed == -(1 << (_INT_BITS - 1)) else abs(hashed) % shards
 
