@@ -143,8 +143,8 @@ def _check_torn(
     findings.add(
         Kind.TORN_TRANSACTION,
         f"{show_value(read[2])} of {transaction.name} was read at offset {read[1]} of {show_key(read[0])}, "
-        f"so it was committed, and {len(missing)} of its records are nowhere, the first {show_value(value)} of "
-        f"{show_key(key)}",
+        f"so it was committed, and {len(missing)} of its records are nowhere, the first "
+        f"{show_value(value)} of {show_key(key)}",
         key=key,
         severity=severity,
         offsets=[each[1] for each in missing if each[1] != NO_OFFSET],
