@@ -158,15 +158,18 @@ class PeerBatches(Generic[Item]):
             self._spawn(lambda: self._run(peer_id))
 
     async def _run(self, peer_id: int) -> None:
+        """Carry one batch: the end of the task sends what that completed."""
         self._starting.discard(peer_id)
+        waiting = self._waiting.pop(peer_id)
+        batch, rest = waiting[: self._items_max], waiting[self._items_max :]
+        if rest:
+            self._waiting[peer_id] = rest
+            self._start(peer_id)
         try:
-            while waiting := self._waiting.pop(peer_id, None):
-                batch, rest = waiting[: self._items_max], waiting[self._items_max :]
-                if rest:
-                    self._waiting[peer_id] = rest
-                    self._start(peer_id)
-                await self._carry(peer_id, batch)
+            await self._carry(peer_id, batch)
         finally:
             self._running[peer_id] -= 1
             if not self._running[peer_id]:
                 del self._running[peer_id]
+            if peer_id in self._waiting:
+                self._start(peer_id)
