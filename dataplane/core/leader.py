@@ -56,8 +56,10 @@ from dataplane.core.results import (
     OffsetResult,
     ProducersResult,
     TimestampLookup,
+    TxnContext,
 )
 from dataplane.core.role import ReplicaParts, ReplicaRole, check_epoch_start, check_position
+from dataplane.core.transactions import IsolationLevel
 from dataplane.core.watermarks import UNKNOWN_OFFSET, committable_offset
 from springtide.contract.epochs import BrokerEpoch, LeaderEpoch
 from springtide.contract.errors import ControllerError
@@ -156,6 +158,7 @@ class Leader(ReplicaRole):
         expires_ms: int,
         now_ms: int,
         wall_ms: int,
+        txn: TxnContext | None = None,
     ) -> tuple[AppendResult, Effects]:
         in_sync, options = self.in_sync, self._replica.options
         if not self.may_serve(now_ms):
@@ -571,7 +574,12 @@ class Leader(ReplicaRole):
         return EpochEndResult(ErrorCode.NONE, LeaderEpoch(end.leader_epoch), end.end_offset)
 
     def list_offset(
-        self, timestamp_ms: int, *, leader_epoch: LeaderEpoch, now_ms: int
+        self,
+        timestamp_ms: int,
+        *,
+        leader_epoch: LeaderEpoch,
+        now_ms: int,
+        isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
     ) -> OffsetResult | TimestampLookup:
         if leader_epoch not in (-1, self.leader_epoch):
             return OffsetResult(self._epoch_error(leader_epoch))

@@ -107,6 +107,8 @@ class ProducerView(NamedTuple):
     producer_epoch: int
     last_sequence: int
     last_timestamp_ms: int
+    coordinator_epoch: int = -1
+    current_txn_start_offset: int = -1
 
 
 class _Producer:

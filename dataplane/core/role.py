@@ -41,11 +41,14 @@ from dataplane.core.results import (
     ProducersResult,
     ReplicaOptions,
     TimestampLookup,
+    TxnContext,
 )
+from dataplane.core.transactions import IsolationLevel, MarkerToWrite
 from dataplane.core.watermarks import HighWatermark, StoredLogStart
 from springtide.contract.epochs import NO_LEADER_EPOCH, LeaderEpoch
 from springtide.contract.lag_report import ProblemCode, ReplicaProblem
 from springtide.contract.partition_state import PartitionState
+from springtide.contract.transactions import OpenTransactions
 from springtide.contract.updates import BrokerEndpoint
 from springtide.node.lease import Lease
 from springtide.wire.errors import ErrorCode
@@ -219,6 +222,7 @@ class ReplicaRole:
         expires_ms: int,
         now_ms: int,
         wall_ms: int,
+        txn: TxnContext | None = None,
     ) -> tuple[AppendResult, Effects]:
         """Append one batch that passed `check_produced_batch` and `check_produced_records`; `batch` is its
         whole bytes, not kept.
@@ -230,8 +234,26 @@ class ReplicaRole:
         INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, THROTTLING_QUOTA_EXCEEDED (too many waiters).
         KAFKA_STORAGE_ERROR says nothing about what was written. NOT_ENOUGH_REPLICAS is also said to a
         producer that this log does not know, in the middle of its sequences (6.6, unknown ids).
+        txn: of a transactional batch. The first one of a transaction comes back with `must_verify`, and
+        nothing is written before it is appended again with that guard (KIP-890). INVALID_TXN_STATE: it is not
+        of a transaction and the producer has one open here; or it is, and its transaction has ended.
         """
         return AppendResult(self.refusal), NO_EFFECTS
+
+    def write_marker(
+        self, marker: MarkerToWrite, *, waiter: object, expires_ms: int, now_ms: int, wall_ms: int
+    ) -> tuple[AppendResult, Effects]:
+        """End a producer's transaction here, for its coordinator; the answer waits as under acks=all.
+
+        Errors before anything was written: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS,
+        THROTTLING_QUOTA_EXCEEDED, KAFKA_STORAGE_ERROR (no room), INVALID_TOPIC_EXCEPTION (a shard's log),
+        TRANSACTION_COORDINATOR_FENCED (a later coordinator has written), INVALID_PRODUCER_EPOCH.
+        """
+        return AppendResult(self.refusal), NO_EFFECTS
+
+    def open_transactions(self, now_ms: int) -> OpenTransactions | None:
+        """Return what is open here, as a leader tells of it; None: nothing, or this replica does not lead."""
+        return None
 
     def describe_producers(self, now_ms: int) -> ProducersResult:
         """Return the producers that this partition remembers, with the last sequence of each. Only a leader
@@ -258,12 +280,18 @@ class ReplicaRole:
         return EpochEndResult(self.refusal)
 
     def list_offset(
-        self, timestamp_ms: int, *, leader_epoch: LeaderEpoch, now_ms: int
+        self,
+        timestamp_ms: int,
+        *,
+        leader_epoch: LeaderEpoch,
+        now_ms: int,
+        isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
     ) -> OffsetResult | TimestampLookup:
         """Answer one of the special timestamps, or a timestamp >= 0; what has to be looked up in the log
         comes back as a TimestampLookup. No "latest" before this leader has committed past the start of its
         epoch: OFFSET_NOT_AVAILABLE (I19, no latest offset before it is known). Unknown special timestamps:
-        UNSUPPORTED_VERSION."""
+        UNSUPPORTED_VERSION. A reader of committed records is told of none at or beyond the last stable
+        offset."""
         return OffsetResult(self.refusal)
 
     def on_looked_up(
