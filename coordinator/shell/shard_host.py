@@ -75,8 +75,8 @@ class ShardCounters:
 class ShardParts(LogParts):
     """What all shards of one topic in a process share. topic: its name. given_writer: returns the writer that
     came with a shard, once; None if none did. is_current: as ShardRuntime has it. end_turn: ends each host's
-    turn, and sends the answers that are complete. on_stepped: called after steps of a host. in_turn: hosts with records that wait for the turn's end,
-    in order."""
+    turn, and sends the answers that are complete. on_stepped: called after steps of a host. in_turn: hosts
+    with records that wait for the turn's end, in order."""
 
     topic: str
     given_writer: Callable[[PartitionState], WriterId | None]
