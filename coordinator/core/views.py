@@ -30,6 +30,10 @@ class TwoViews(Generic[K, V]):
         self._replaced: dict[K, deque[V | None]] = {}  # for each change of the key, the value before it
         self._committed_offset = 0
 
+    def __len__(self) -> int:
+        """Return how many keys have a latest value."""
+        return len(self._latest)
+
     def set(self, key: K, value: V | None, offset: int) -> None:
         """Set the latest value of `key` by the record at `offset`; None removes the key. Offsets never
         descend, but one record may change several keys, or a key twice."""
