@@ -11,10 +11,18 @@ have refused the abort. Everything else is `info`: a commit that was fenced may 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import (
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from .from_clients import RecordedConsumer, Recorder
 from .history import NO_OFFSET, Function, Key, Operation, Outcome
@@ -109,8 +117,9 @@ class RecordedTransactions:
             self._give_up(f"send_offsets_to_transaction: {error}")
         return error is None
 
-    def commit(self) -> Outcome:
-        """Return what came of it. Raises Over."""
+    def commit(self, *, was_taken_over: bool = False) -> Outcome:
+        """Return what came of it. Raises Over. was_taken_over: another producer has opened this transactional
+        id since, so the transaction was aborted and nothing but a refusal is right."""
         invoked_ns = self._recorder.clock_ns()
         error = self._insist(self._producer.commit_transaction)
         if error is None:
@@ -121,7 +130,7 @@ class RecordedTransactions:
             if (error := self._insist(self._producer.abort_transaction)) is None:
                 self._end(Outcome.FAIL, invoked_ns, refused)
                 return Outcome.FAIL
-        self._end(Outcome.INFO, invoked_ns, error.name())
+        self._end(Outcome.FAIL if was_taken_over else Outcome.INFO, invoked_ns, error.name())
         raise Over(f"commit_transaction: {error}")
 
     def abort(self) -> None:
@@ -193,3 +202,24 @@ class RecordedTransactions:
                 error=error,
             )
         )
+
+
+def open_partitions(bootstrap_servers: str, keys: Iterable[Key]) -> list[str]:
+    """Return the partitions whose readers of committed records do not reach the high watermark, with why."""
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
+    latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+    asked = {TopicPartition(*key): latest for key in keys}
+    found: list[str] = []
+    told = {
+        isolation: admin.list_offsets(asked, isolation_level=isolation, request_timeout=ATTEMPT_SECONDS)
+        for isolation in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
+    }
+    for place in asked:
+        try:
+            committed, all_of_it = (answer[place].result().offset for answer in told.values())
+        except KafkaException as error:
+            found.append(f"{place.topic}/{place.partition} {error}")
+            continue
+        if committed < all_of_it:
+            found.append(f"{place.topic}/{place.partition} {committed} of {all_of_it}")
+    return found
