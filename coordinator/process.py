@@ -22,10 +22,14 @@ from coordinator.config import CoordinatorConfig
 from coordinator.core.group_news import NewsOfGroups
 from coordinator.core.groups.machine import GroupMachine
 from coordinator.core.machine import Machine
+from coordinator.core.transactions.machine import TransactionMachine
 from coordinator.handlers.context import CoordinatorContext
 from coordinator.handlers.table import HANDLERS
 from coordinator.shell.group_watch import GroupWatch, write_groups
 from coordinator.shell.log_ends import PartitionEnds
+from coordinator.shell.marker_sender import MarkerSender
+from coordinator.shell.peer_link import TransactionLink
+from coordinator.shell.shard_host import ShardHost
 from coordinator.shell.shard_metrics import collect_shards
 from coordinator.shell.shards import Shards
 from springtide.contract.partition_state import WriterId
@@ -34,13 +38,18 @@ from springtide.contract.updates import ApplyFailure, NameWriterRequest, NameWri
 from springtide.node.cluster_view import ClusterView
 from springtide.node.controller_session import ControllerSession
 from springtide.node.counters import NodeCounters, collect_node_counters
+from springtide.node.handlers.group_lists import OUR_PREFIX
 from springtide.node.node import ServingNode
+from springtide.node.peer_links import PeerLinks
 from springtide.node.quotas.metrics import collect_quotas
 from springtide.node.settings import Bound, NodePorts, NodeSettings, bind
-from springtide.node.sharding import GROUPS_TOPIC
+from springtide.node.sharding import GROUPS_TOPIC, TRANSACTIONS_TOPIC
 from springtide.node.status import gauge
 
 _log = logging.getLogger(__name__)
+
+PEER_ANSWER_BYTES_MAX = 4 * 1024 * 1024
+"""An answer about the partitions of one request, which bound it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +80,26 @@ class CoordinatorProcess:
         )
         self.authentication = node.authentication
         self.shards = self._shards_of(GROUPS_TOPIC, partial(GroupMachine, settings.config.group_options))
-        self._topics = (self.shards,)
+        self.links = PeerLinks(
+            net=node.net,
+            clock=node.clock,
+            client_id=f"{OUR_PREFIX}coordinator-{node.node_id}",
+            answer_bytes_max=PEER_ANSWER_BYTES_MAX,
+        )
+        self.markers = MarkerSender(
+            view=self.view,
+            links=self.links,
+            clock=node.clock,
+            rng=ports.rng,
+            spawn=node.spawn,
+            is_current=node.lease.is_current,
+        )
+        self.transactions = self._shards_of(
+            TRANSACTIONS_TOPIC,
+            partial(TransactionMachine, settings.config.transaction_options),
+            on_stepped=self.markers.take,
+        )
+        self._topics = (self.shards, self.transactions)
         ends = PartitionEnds(
             view=self.view, net=node.net, clock=node.clock, client_id=f"coordinator-{node.node_id}"
         )
@@ -81,6 +109,8 @@ class CoordinatorProcess:
             **node.context_parts(),
             counters=self.counters,
             shards=self.shards,
+            transactions=self.transactions,
+            transaction_link=TransactionLink(view=self.view, links=self.links, spawn=node.spawn),
             new_member_suffix=lambda: str(uuid.UUID(int=ports.rng.getrandbits(128), version=4)),
         )
         self.session = ControllerSession(
@@ -105,7 +135,12 @@ class CoordinatorProcess:
         )
         self.server = node.server
 
-    def _shards_of(self, topic: str, new_machine: Callable[[], Machine]) -> Shards:
+    def _shards_of(
+        self,
+        topic: str,
+        new_machine: Callable[[], Machine],
+        on_stepped: Callable[[ShardHost], None] | None = None,
+    ) -> Shards:
         node = self.node
         return Shards(
             topic=topic,
@@ -120,6 +155,7 @@ class CoordinatorProcess:
             is_current=node.lease.is_current,
             spawn=node.spawn,
             end_turn=node.end_turn,
+            on_stepped=on_stepped,
         )
 
     # What parts ask of the whole
@@ -158,6 +194,7 @@ class CoordinatorProcess:
             self.server.look_after_connections()  # those of former users end before this counts as applied
         for shards in self._topics:
             shards.on_view_changed()
+        self.markers.on_view_changed()
         if self.session.wants_shutdown and not self._owned():
             self._has_no_shard.set()
         return ()
@@ -174,6 +211,7 @@ class CoordinatorProcess:
                 nursery.start_soon(self.groups.run)
                 task_status.started(self)
         finally:
+            self.links.close()
             await self.node.close()
 
     async def shut_down(self) -> bool:
@@ -205,6 +243,7 @@ class CoordinatorProcess:
         yield gauge("springtide_connections", "Connections open", self.server.connection_count)
         yield from collect_quotas(self.node.quotas)
         yield from collect_shards(self._topics)
+        yield from self.markers.collect()
 
 
 async def listen(settings: CoordinatorSettings, ports: NodePorts) -> CoordinatorProcess:

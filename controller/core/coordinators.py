@@ -36,6 +36,7 @@ from controller.core.records import (
     Cause,
     Change,
     CoordinatorRegistration,
+    LevelRecord,
     MemberKind,
     MemberRecord,
     Record,
@@ -44,7 +45,7 @@ from controller.core.records import (
     TopicRecord,
 )
 from controller.core.registration import check_node, levels_in_row
-from controller.core.shards import assign_shards, ordinary_topics
+from controller.core.shards import SERVED, assign_shards, ordinary_topics
 from controller.core.topics import operator_change
 from controller.core.transaction_watch import TransactionWatch
 from springtide.contract.epochs import BrokerEpoch, ControllerEpoch
@@ -262,8 +263,9 @@ class CoordinatorSessions(Presence):
             self._alarms.raise_alarm(
                 draft,
                 _TOPIC_BLOCKED,
-                f"{', '.join(names)} is an ordinary topic, older than the reservation of its name for client "
-                "groups' state: no group can be served. Copy what is still needed of it to another topic, "
+                f"{', '.join(names)} is an ordinary topic, older than the reservation of its name for "
+                f"coordinators: no {' and no '.join(SERVED[name] for name in names)} can be served. Copy "
+                "what is still needed of it to another topic, "
                 f"then `springtide topics delete {names[0]}`: the coordinators' own is created by itself",
             )
         else:
@@ -302,7 +304,7 @@ def _may_move_a_shard(record: Record) -> bool:
         case RemoveMemberRecord(kind=kind):
             return kind is MemberKind.COORDINATOR
         case _:
-            return isinstance(record, RemoveTopicRecord | TopicRecord)
+            return isinstance(record, LevelRecord | RemoveTopicRecord | TopicRecord)
 
 
 # --- operators ----------------------------------------------------------------------------------------------

@@ -598,7 +598,7 @@ class ClusterMachine:
         self._sessions.on_tick(draft, now_ms)
         self._coordinators.on_tick(draft, now_ms)
         if event.fresh_id is not None:
-            for topic in missing_topics(self.image):
+            for topic in missing_topics(self.image)[:1]:  # the next with the next tick
                 create_coordinator_topic(draft, topic, event.fresh_id, self.options)
         watch_pending(draft, self._alarms, self._levels)
         if self._confirm_at_ms is not None and now_ms >= self._confirm_at_ms:

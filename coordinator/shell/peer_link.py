@@ -10,8 +10,9 @@ COORDINATOR_NOT_AVAILABLE, on which every client tries again.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
+from coordinator.core.offsets_question import OffsetsQuestion
 from coordinator.shell.timers import Spawn
 from springtide.contract.updates import BrokerEndpoint
 from springtide.node.cluster_view import ClusterView
@@ -42,17 +43,6 @@ _UNAVAILABLE: Final = frozenset(
         ErrorCode.UNSUPPORTED_VERSION,
     }
 )
-
-
-class OffsetsQuestion(NamedTuple):
-    """Whether a producer's transaction has the group's partition of `__consumer_offsets`. is_verify_only: it
-    must be there already; else it is added."""
-
-    transactional_id: str
-    producer_id: int
-    producer_epoch: int
-    partition: int
-    is_verify_only: bool
 
 
 _Asked = tuple[OffsetsQuestion, Callable[[ErrorCode], None]]

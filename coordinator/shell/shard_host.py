@@ -75,8 +75,8 @@ class ShardCounters:
 class ShardParts(LogParts):
     """What all shards of one topic in a process share. topic: its name. given_writer: returns the writer that
     came with a shard, once; None if none did. is_current: as ShardRuntime has it. end_turn: ends each host's
-    turn, and sends the answers that are complete. in_turn: hosts with records that wait for the turn's end,
-    in order."""
+    turn, and sends the answers that are complete. on_stepped: called after steps of a host. in_turn: hosts
+    with records that wait for the turn's end, in order."""
 
     topic: str
     given_writer: Callable[[PartitionState], WriterId | None]
@@ -84,6 +84,7 @@ class ShardParts(LogParts):
     name_writer: WriterNamer
     is_current: Callable[[int], bool]
     end_turn: Callable[[], None]
+    on_stepped: Callable[[ShardHost], None] | None
     in_turn: dict[ShardHost, None]
     counters: ShardCounters
 
@@ -121,6 +122,10 @@ class ShardHost:
         self._high_watermark: int | None = None
         self._asked = 0
         self._refusal = ""
+
+    @property
+    def is_serving(self) -> bool:
+        return not self._is_over and self.runtime.phase is ShardPhase.SERVING
 
     @property
     def is_level(self) -> bool:
@@ -219,6 +224,8 @@ class ShardHost:
             self._close()
         finally:
             self._is_stepping = False
+        if self._parts.on_stepped is not None:
+            self._parts.on_stepped(self)
 
     def _on_opened(self) -> None:
         self._log.end_reading()

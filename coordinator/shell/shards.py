@@ -35,7 +35,7 @@ class Shards:
     """topic: the coordinator topic's name. coordinator_id, coordinator_epoch: as the controller knows this
     process. new_machine: makes an empty machine. name_writer: asks the controller. is_current: as
     ShardRuntime has it. spawn: starts a task of the process's. end_turn: sends the answers that are
-    complete."""
+    complete. on_stepped: called after steps of a shard."""
 
     def __init__(
         self,
@@ -52,6 +52,7 @@ class Shards:
         is_current: Callable[[int], bool],
         spawn: Spawn,
         end_turn: Callable[[], None],
+        on_stepped: Callable[[ShardHost], None] | None = None,
     ) -> None:
         self.topic = topic
         self.counters = ShardCounters()
@@ -72,6 +73,7 @@ class Shards:
             name_writer=self._ask_controller,
             is_current=is_current,
             end_turn=end_turn,
+            on_stepped=on_stepped,
             in_turn={},
             counters=self.counters,
         )

@@ -24,13 +24,13 @@ from typing import TYPE_CHECKING
 
 from controller.core.events import AdmitCoordinators, MaintainCoordinators, RemoveMember
 from controller.core.records import MemberKind
-from controller.core.shards import COORDINATOR_TOPICS
 from coordinator.core.opening import OPENING_KEY
 from coordinator.core.replay import NO_WRITER
 from coordinator.core.shard import ShardPhase
 from dataplane.core.compaction.rounds import decode_round
 from dataplane.core.log_port import LogPort
 from springtide.contract.partition_state import NO_COORDINATOR, PartitionKey, Shard, TopicState, WriterId
+from springtide.node.sharding import GROUPS_TOPIC
 from springtide.wire.record_batch import BatchHeader, iter_headers
 from springtide.wire.records import Record, iter_records
 from tests.kit.coordinator.counter import CELLS, COUNTER, Increment, client_key, decode_last
@@ -113,7 +113,7 @@ class Shards:
 
     def on_topic(self, topic: TopicState) -> None:
         """The controller publishes a topic."""
-        if topic.topic in COORDINATOR_TOPICS and self.key is None:
+        if topic.topic == GROUPS_TOPIC and self.key is None:
             self.key = (topic.topic_id, 0)
             self.cluster.keys += self.keys
             self.cluster.living.update(self.keys)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 import msgspec
@@ -42,10 +43,12 @@ from springtide.contract.partition_state import NO_COORDINATOR, NO_EPOCH, WRITER
 from springtide.contract.session import BrokerStatus
 from springtide.contract.transactions import LingeringTransaction, TransactionNews
 from springtide.contract.updates import PollRequest, ProducerIdsRequest, ProducerIdsResponse
-from tests.kit.controller.coordinator_cluster import OFFSETS_ID, CoordinatorCluster
+from springtide.levels import TRANSACTIONS, Level
+from tests.kit.controller.coordinator_cluster import OFFSETS_ID, TRANSACTIONS_ID, CoordinatorCluster
 from tests.kit.controller.images import build_update
 
 OFFSETS = "__consumer_offsets"
+TRANSACTIONS_TOPIC = "__transaction_state"
 NOBODY = AlarmKey(code=AlarmCode.NO_COORDINATOR)
 BLOCKED = AlarmKey(code=AlarmCode.COORDINATOR_TOPIC_BLOCKED)
 
@@ -197,6 +200,47 @@ def test_the_topic_is_created_when_the_first_coordinator_is_active() -> None:
     assert cluster.last.records == ()
 
 
+def test_the_topic_of_transactions_is_created_at_a_level_that_has_them() -> None:
+    cluster = CoordinatorCluster(1001)
+    for level in (TRANSACTIONS.since - 1, TRANSACTIONS.since):
+        cluster.finalize(Level(level))
+        cluster.step(Tick(wall_ms=0, fresh_id=TRANSACTIONS_ID))
+        assert (TRANSACTIONS_ID in cluster.image.topics) == (level == TRANSACTIONS.since)
+    topic = cluster.image.topics[TRANSACTIONS_ID]
+    assert (topic.topic, topic.partitions, topic.configs) == (TRANSACTIONS_TOPIC, SHARDS, PINNED)
+    state = cluster.image.partitions[TRANSACTIONS_ID, 0]
+    assert state.shard is not None
+    assert state.shard.owner == 1001
+    cluster.step(Tick(wall_ms=0, fresh_id="another-0000000000id00"))
+    assert cluster.last.records == ()
+
+
+def test_one_coordinator_topic_is_created_with_each_tick() -> None:
+    cluster = CoordinatorCluster()
+    cluster.finalize()
+    cluster.join(1001)
+    assert [topic.topic for topic in cluster.image.topics.values()] == [OFFSETS]
+    cluster.step(Tick(wall_ms=0, fresh_id=TRANSACTIONS_ID))
+    assert [topic.topic for topic in cluster.image.topics.values()] == [OFFSETS, TRANSACTIONS_TOPIC]
+
+
+def test_each_topics_shards_are_spread_evenly_when_another_coordinator_comes() -> None:
+    cluster = CoordinatorCluster()
+    cluster.finalize()
+    cluster.join(1001, 1002)
+    cluster.step(Tick(wall_ms=0, fresh_id=TRANSACTIONS_ID))
+    cluster.join(1003)
+    for _ in range(3):
+        for coordinator_id in (1001, 1002, 1003):
+            cluster.beat(coordinator_id, level=True)
+            cluster.beat(coordinator_id, level=True, topic_id=TRANSACTIONS_ID)
+    for topic_id in (OFFSETS_ID, TRANSACTIONS_ID):
+        owned = Counter(
+            state.shard.owner for state in cluster.image.partitions_of(topic_id) if state.shard is not None
+        )
+        assert sorted(owned.values()) == [16, 17, 17]
+
+
 @pytest.mark.parametrize(
     ("brokers", "factor", "minimum"), [((1,), 1, 1), ((1, 2), 2, 2), ((1, 2, 3, 4), 3, 2)]
 )
@@ -237,6 +281,7 @@ def test_its_minimum_in_sync_is_a_majority_whatever_the_clusters_default() -> No
         ConfigureTopic(wall_ms=0, actor="ann", topic=OFFSETS, configs={"min.insync.replicas": "1"}),
         ConfigureTopic(wall_ms=0, actor="ann", topic=OFFSETS, configs={"max.message.bytes": None}),
         CreateTopic(wall_ms=0, actor="ann", topic=OFFSETS, topic_id="x" * 22, partitions=1),
+        CreateTopic(wall_ms=0, actor="ann", topic=TRANSACTIONS_TOPIC, topic_id="x" * 22, partitions=1),
     ],
 )
 def test_operators_do_not_change_what_it_rests_on(event: DeleteTopic | CreateTopic) -> None:
@@ -288,11 +333,25 @@ def test_an_ordinary_topic_of_that_name_is_an_alarm_until_it_is_deleted() -> Non
     assert cluster.owned == {1001: SHARDS}
 
 
-def _named_as_reserved(record: Record) -> Record:
+def test_an_ordinary_topic_is_in_the_way_of_transactions_from_their_level_on() -> None:
+    cluster = CoordinatorCluster()
+    cluster.create((1, 2, 3))
+    cluster.records = [_named_as_reserved(record, TRANSACTIONS_TOPIC) for record in cluster.records]
+    cluster.fail_over()
+    cluster.join(1001)
+    assert BLOCKED not in alarms(cluster)
+    cluster.finalize()
+    cluster.fail_over()
+    cluster.beat(1001)
+    (alarm,) = (alarm for alarm in cluster.machine.alarms() if alarm.key == BLOCKED)
+    assert "no transactions can be served" in alarm.detail
+
+
+def _named_as_reserved(record: Record, name: str = OFFSETS) -> Record:
     """The row as an older controller wrote it for a topic that a user called so."""
     if not isinstance(record, PartitionRecord | TopicRecord):
         return record
-    return msgspec.structs.replace(record, state=msgspec.structs.replace(record.state, topic=OFFSETS))
+    return msgspec.structs.replace(record, state=msgspec.structs.replace(record.state, topic=name))
 
 
 # --- shards ---

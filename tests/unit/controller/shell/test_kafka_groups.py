@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from controller.core.records import BrokerRegistration, CoordinatorRegistration
-from controller.shell import group_messages, kafka_groups
+from controller.shell import group_messages, kafka_groups, kafka_questions
 from controller.shell.client_groups import (
     LATEST,
     CommittedPlace,
@@ -24,7 +24,8 @@ from controller.shell.client_groups import (
     LogPosition,
 )
 from controller.shell.clock import SystemClock
-from controller.shell.kafka_groups import KafkaGroups, brokers_of, coordinators_of
+from controller.shell.kafka_groups import KafkaGroups
+from controller.shell.kafka_questions import brokers_of, coordinators_of
 from controller.shell.outcomes import OutcomeUnknown
 from controller.shell.published import Published
 from springtide.contract.epochs import BrokerEpoch, LeaderEpoch, PartitionEpoch
@@ -56,16 +57,16 @@ def anyio_backend() -> str:
 @pytest.fixture(autouse=True)
 def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
     """What passes is given up long before the question's time is over, also on a busy machine."""
-    monkeypatch.setattr(kafka_groups, "RETRIED_MS_MAX", 100)
-    monkeypatch.setattr(kafka_groups, "LIST_RETRIED_MS_MAX", 100)
-    monkeypatch.setattr(kafka_groups, "RETRY_MS", 10)
+    monkeypatch.setattr(kafka_questions, "RETRIED_MS_MAX", 100)
+    monkeypatch.setattr(kafka_questions, "LIST_RETRIED_MS_MAX", 100)
+    monkeypatch.setattr(kafka_questions, "RETRY_MS", 10)
     monkeypatch.setattr(kafka_groups, "RECORD_TIMES_MS_MAX", 1_000)
 
 
 @pytest.fixture
 def short_questions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kafka_groups, "QUESTION_MS_MAX", 500)
-    monkeypatch.setattr(kafka_groups, "FIND_MS_MAX", 200)
+    monkeypatch.setattr(kafka_questions, "QUESTION_MS_MAX", 500)
+    monkeypatch.setattr(kafka_questions, "FIND_MS_MAX", 200)
 
 
 @pytest.fixture
@@ -225,7 +226,7 @@ async def test_a_coordinator_that_says_it_is_not_the_one_is_looked_up_anew(node:
 async def test_a_broker_that_is_silent_or_dead_costs_only_a_moment(
     node: KafkaNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kafka_groups, "FIND_MS_MAX", 100)
+    monkeypatch.setattr(kafka_questions, "FIND_MS_MAX", 100)
     node.answers[ApiKey.OFFSET_FETCH] = lambda _: {}
     async with listening() as silent, listening() as dead:
         silent.answers[ApiKey.FIND_COORDINATOR] = lambda _: Instead.BE_SILENT
@@ -518,20 +519,20 @@ async def test_a_cluster_whose_brokers_speak_tls_is_asked_over_tls(tmp_path: Pat
 
 def test_the_protocol_of_a_listener_for_clients_says_nothing() -> None:
     published = view(9092)
-    assert not kafka_groups.speaks_tls(published)
+    assert not kafka_questions.speaks_tls(published)
     public = ListenerAddress(host="public", port=9093, protocol="SSL")
     published.image.brokers[1] = msgspec.structs.replace(
         published.image.brokers[1], listeners={"CLIENTS": public}
     )
-    assert not kafka_groups.speaks_tls(published)
-    assert kafka_groups.speaks_tls(speaks_tls(published))
+    assert not kafka_questions.speaks_tls(published)
+    assert kafka_questions.speaks_tls(speaks_tls(published))
 
 
 @pytest.mark.usefixtures("short_questions")
 async def test_questions_beyond_the_limit_wait_for_their_turn(
     node: KafkaNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kafka_groups, "QUESTIONS_AT_ONCE_MAX", 2)
+    monkeypatch.setattr(kafka_questions, "QUESTIONS_AT_ONCE_MAX", 2)
     node.answers[ApiKey.FIND_COORDINATOR] = lambda _: Instead.BE_SILENT
     groups = groups_of(view(node.port))
     failed = []
