@@ -6,19 +6,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from coordinator.core.groups.requests import Request
 from coordinator.core.offsets_question import OffsetsQuestion
 from springtide.node.handlers.context import NodeContext
 from springtide.wire.errors import ErrorCode
 
-MakeRequest = Callable[[int], Request]
+MakeRequest = Callable[[int], object]
 """Makes a shard's request from the token that names it."""
 
 
 class ShardDesk(Protocol):
     """The shards of one coordinator topic in this process, as handlers reach them."""
 
-    def submit(self, shard: int, make: Callable[[int], object], answered: Callable[[object], None]) -> None:
+    def submit(self, shard: int, make: MakeRequest, answered: Callable[[object], None]) -> None:
         """Have the shard answer make(token).
 
         answered: called once, on the loop, now or later, with the machine's reply or an ErrorCode:

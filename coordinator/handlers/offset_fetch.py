@@ -14,7 +14,7 @@ from uuid import UUID
 
 from coordinator.core.group_records import CommittedOffset
 from coordinator.core.groups.requests import FetchOffsets, GroupOffsets, GroupPlaces, OffsetPlace
-from coordinator.handlers.asking import ask_group, ask_groups
+from coordinator.handlers.asking import GROUPS, ask_group, ask_named
 from coordinator.handlers.context import CoordinatorContext
 from coordinator.handlers.topics import TOPIC_ID_SINCE, TopicName, find_topic, place_in, refusal
 from springtide.node.cluster_view import ClusterView
@@ -121,12 +121,12 @@ def _fetch_of_several(context: CoordinatorContext, request: Request, message: Of
             )
         )
 
-    ask_groups(
+    ask_named(
         context,
         request,
         groups,
-        operation=Operation.DESCRIBE,
-        group_of=lambda asked: asked.group_id,
+        kind=GROUPS,
+        name_of=lambda asked: asked.group_id,
         make=lambda token, of_shard: FetchOffsets(
             token=token, groups=tuple(asked.to_fetch for asked in of_shard)
         ),
