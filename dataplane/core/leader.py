@@ -811,4 +811,5 @@ class Leader(ReplicaRole):
                 leader_end_offset=log.log_end_offset,
                 remaining_bytes=lambda offset: log.size_bytes - log.size_below(offset),
             ),
+            transactions=self.open_transactions(now_ms),
         )

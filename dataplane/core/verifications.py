@@ -72,7 +72,7 @@ OwnerOf = Callable[[str], int]
 """The coordinator that has a transactional id's shard, or NO_OWNER."""
 
 
-class Place(NamedTuple):
+class ClaimedPlace(NamedTuple):
     """A partition, by the name that its coordinator knows and the id that it has here."""
 
     topic: str
@@ -80,7 +80,7 @@ class Place(NamedTuple):
     topic_id: str
 
 
-class Transaction(NamedTuple):
+class ClaimedTransaction(NamedTuple):
     """The transaction that a batch says it is in. is_verify_only: the coordinator must not add the partition;
     the client has done so itself (before Produce v12)."""
 
@@ -90,21 +90,21 @@ class Transaction(NamedTuple):
     is_verify_only: bool
 
 
-class Question(NamedTuple):
+class ClaimQuestion(NamedTuple):
     """One transaction of a request to a coordinator."""
 
-    transaction: Transaction
-    places: tuple[Place, ...]
+    transaction: ClaimedTransaction
+    places: tuple[ClaimedPlace, ...]
 
 
-class Answer(NamedTuple):
+class CoordinatorAnswer(NamedTuple):
     """A coordinator's word on a transaction: an error of the whole, or of each (topic, partition)."""
 
     error: ErrorCode = ErrorCode.NONE
     partitions: Mapping[tuple[str, int], ErrorCode] = {}
 
 
-class Released(NamedTuple):
+class ReleasedBatches(NamedTuple):
     """Batches of one queue, in order. error NONE: append them with the guard; else answer each with it.
     waited_ms: the first one's wait."""
 
@@ -116,7 +116,7 @@ class Released(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class _Queue:
-    place: Place
+    place: ClaimedPlace
     guard: object
     parked_ms: int
     expires_ms: int
@@ -129,47 +129,47 @@ class _Waiting:
     """A transaction with batches parked. asked: the queues that the question on its way is about.
     rests_until_ms: it is asked again then; None: it is due, or on its way. rest_ms: the next rest."""
 
-    transaction: Transaction
-    queues: dict[Place, _Queue] = field(default_factory=dict)
-    asked: dict[Place, _Queue] | None = None
+    transaction: ClaimedTransaction
+    queues: dict[ClaimedPlace, _Queue] = field(default_factory=dict)
+    asked: dict[ClaimedPlace, _Queue] | None = None
     rests_until_ms: int | None = None
     rest_ms: int = RETRY_MS
 
 
 class Verifications:
-    """See the module. Every `now_ms` is monotonic. Each call that returns `Released` has forgotten them."""
+    """See the module. Every `now_ms` is monotonic. What a call returns as released, it has forgotten."""
 
     def __init__(self, owner_of: OwnerOf) -> None:
         self._owner_of = owner_of
-        self._waiting: dict[Transaction, _Waiting] = {}
+        self._waiting: dict[ClaimedTransaction, _Waiting] = {}
         #: Due transactions by the coordinator that owned the id when they became due; in order.
-        self._due: dict[int, dict[Transaction, None]] = {}
+        self._due: dict[int, dict[ClaimedTransaction, None]] = {}
         #: Transactional ids with a question on its way.
         self._asked_ids: dict[str, None] = {}
-        self._timers: list[tuple[int, int, Transaction]] = []
+        self._timers: list[tuple[int, int, ClaimedTransaction]] = []
         self._sequence = count()
         self.parked = 0
         self.parked_bytes = 0
 
     def park(
         self,
-        transaction: Transaction,
-        place: Place,
+        transaction: ClaimedTransaction,
+        place: ClaimedPlace,
         guard: object,
         batch: object,
         *,
         size_bytes: int,
         expires_ms: int,
         now_ms: int,
-    ) -> tuple[Released, ...]:
+    ) -> tuple[ReleasedBatches, ...]:
         """Park a batch that its leader has found in order but for the coordinator's word. What this releases
         is the batch itself, where there is no room, or an older queue of its place."""
         if self.parked >= PARKED_MAX or self.parked_bytes + size_bytes > PARKED_BYTES_MAX:
-            return (Released((batch,), guard, SEND_AGAIN, 0),)
+            return (ReleasedBatches((batch,), guard, SEND_AGAIN, 0),)
         waiting = self._waiting.get(transaction)
         if waiting is None:
             waiting = self._waiting[transaction] = _Waiting(transaction)
-        released: list[Released] = []
+        released: list[ReleasedBatches] = []
         queue = waiting.queues.get(place)
         expires_ms = min(expires_ms, now_ms + PARKED_MS_MAX)
         if queue is None or queue.guard is not guard:
@@ -196,12 +196,12 @@ class Verifications:
         """Return the coordinators that there is something to ask."""
         return tuple(self._due)
 
-    def take(self, owner: int) -> tuple[Question, ...]:
+    def take(self, owner: int) -> tuple[ClaimQuestion, ...]:
         """Return what to ask a coordinator now, in one request; each question names another transactional id.
         The caller calls `on_answers` once with all of them."""
         due = self._due.pop(owner, {})
-        questions: list[Question] = []
-        left: dict[Transaction, None] = {}
+        questions: list[ClaimQuestion] = []
+        left: dict[ClaimedTransaction, None] = {}
         chars = 0
         for transaction in due:
             waiting = self._waiting.get(transaction)
@@ -214,16 +214,16 @@ class Verifications:
             waiting.asked = dict(waiting.queues)
             self._asked_ids[transaction.transactional_id] = None
             chars += len(transaction.transactional_id)
-            questions.append(Question(transaction, tuple(waiting.asked)))
+            questions.append(ClaimQuestion(transaction, tuple(waiting.asked)))
         if left:
             self._due[owner] = left
         return tuple(questions)
 
     def on_answers(
-        self, questions: Iterable[Question], answers: Mapping[str, Answer], *, now_ms: int
-    ) -> tuple[Released, ...]:
+        self, questions: Iterable[ClaimQuestion], answers: Mapping[str, CoordinatorAnswer], *, now_ms: int
+    ) -> tuple[ReleasedBatches, ...]:
         """Note a coordinator's answers, by transactional id, to what was taken; what lacks did not come."""
-        released: list[Released] = []
+        released: list[ReleasedBatches] = []
         for question in questions:
             transaction = question.transaction
             self._asked_ids.pop(transaction.transactional_id, None)
@@ -236,8 +236,8 @@ class Verifications:
         return tuple(released)
 
     def _settle(
-        self, waiting: _Waiting, asked: Mapping[Place, _Queue], answer: Answer, now_ms: int
-    ) -> list[Released]:
+        self, waiting: _Waiting, asked: Mapping[ClaimedPlace, _Queue], answer: CoordinatorAnswer, now_ms: int
+    ) -> list[ReleasedBatches]:
         """Release what the answer decides. What is left rests, unless something has come meanwhile that the
         question was not about."""
         released = []
@@ -254,7 +254,7 @@ class Verifications:
             self._arm(waiting.rests_until_ms, waiting.transaction)
         return released
 
-    def _make_due(self, waiting: _Waiting, now_ms: int) -> list[Released]:
+    def _make_due(self, waiting: _Waiting, now_ms: int) -> list[ReleasedBatches]:
         owner = self._owner_of(waiting.transaction.transactional_id)
         if owner == NO_OWNER:
             return self._settle(waiting, dict(waiting.queues), _NO_COORDINATOR, now_ms)
@@ -268,9 +268,9 @@ class Verifications:
         """Return when `on_time` has something to do, or None. It may be early, never late."""
         return self._timers[0][0] if self._timers else None
 
-    def on_time(self, now_ms: int) -> tuple[Released, ...]:
+    def on_time(self, now_ms: int) -> tuple[ReleasedBatches, ...]:
         """End queues whose time is up, and have rested transactions asked again."""
-        released: list[Released] = []
+        released: list[ReleasedBatches] = []
         while self._timers and self._timers[0][0] <= now_ms:
             _, _, transaction = heappop(self._timers)
             waiting = self._waiting.get(transaction)
@@ -283,7 +283,7 @@ class Verifications:
                 released += self._make_due(waiting, now_ms)
         return tuple(released)
 
-    def _arm(self, at_ms: int, transaction: Transaction) -> None:
+    def _arm(self, at_ms: int, transaction: ClaimedTransaction) -> None:
         if len(self._timers) > 4 * self.parked + TIMERS_STALE_MAX:
             self._timers = [
                 (ms, next(self._sequence), waiting.transaction)
@@ -296,21 +296,21 @@ class Verifications:
 
     # Ends
 
-    def _release(self, waiting: _Waiting, queue: _Queue, error: ErrorCode, now_ms: int) -> Released:
+    def _release(self, waiting: _Waiting, queue: _Queue, error: ErrorCode, now_ms: int) -> ReleasedBatches:
         del waiting.queues[queue.place]
         if not waiting.queues:
             del self._waiting[waiting.transaction]
         self.parked -= len(queue.batches)
         self.parked_bytes -= queue.size_bytes
         said = SEND_AGAIN if error in _MAY_PASS else error
-        return Released(tuple(queue.batches), queue.guard, said, now_ms - queue.parked_ms)
+        return ReleasedBatches(tuple(queue.batches), queue.guard, said, now_ms - queue.parked_ms)
 
 
-_UNANSWERED: Final = Answer(ErrorCode.NETWORK_EXCEPTION)
-_NO_COORDINATOR: Final = Answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+_UNANSWERED: Final = CoordinatorAnswer(ErrorCode.NETWORK_EXCEPTION)
+_NO_COORDINATOR: Final = CoordinatorAnswer(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
-def _error_at(answer: Answer, place: Place) -> ErrorCode:
+def _error_at(answer: CoordinatorAnswer, place: ClaimedPlace) -> ErrorCode:
     if answer.error is not ErrorCode.NONE:
         return answer.error
     return answer.partitions.get((place.topic, place.partition), ErrorCode.NETWORK_EXCEPTION)

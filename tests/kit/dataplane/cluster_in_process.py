@@ -43,7 +43,7 @@ from controller.core.events import (
 from controller.core.image import ClusterImage
 from controller.core.machine import ClusterMachine
 from controller.core.options import ControllerOptions
-from controller.core.records import MemberKind
+from controller.core.records import Cause, Change, LevelRecord, MemberKind
 from coordinator.config import CoordinatorConfig
 from coordinator.process import CoordinatorProcess, CoordinatorSettings
 from coordinator.process import listen as listen_as_coordinator
@@ -62,6 +62,7 @@ from springtide.contract.lag_report import LagReport
 from springtide.contract.partition_state import PartitionState
 from springtide.contract.session import BrokerStatus, HeartbeatRequest, RegisterRequest
 from springtide.contract.updates import NameWriterRequest, PollRequest, ProducerIdsRequest
+from springtide.levels import NEWEST, Level
 from springtide.node.clock import MachineClock
 from springtide.node.config import NodeConfig
 from springtide.node.listeners import HostPort, ListenersSettings, metrics_listener, parse_listeners
@@ -75,12 +76,13 @@ WAIT_S = 60.0
 
 
 class CoreController(httpx.AsyncBaseTransport):
-    """The endpoints of brokers and coordinators over a ClusterMachine."""
+    """The endpoints of brokers and coordinators over a ClusterMachine. level: the cluster's."""
 
-    def __init__(self, options: ControllerOptions | None = None) -> None:
+    def __init__(self, options: ControllerOptions | None = None, *, level: Level = NEWEST) -> None:
         self._clock = MachineClock()
         self._rng = random.Random(1)
         self.image = ClusterImage()
+        self.image.replay(LevelRecord(level=level, change=Change(cause=Cause.CLUSTER_CREATED, at_ms=0)))
         self.machine = ClusterMachine(
             self.image,
             controller_epoch=ControllerEpoch(1),
@@ -472,9 +474,9 @@ class ClusterInProcess:
 
 @asynccontextmanager
 async def cluster_in_process(
-    root: Path, *, options: ControllerOptions | None = None
+    root: Path, *, options: ControllerOptions | None = None, level: Level = NEWEST
 ) -> AsyncIterator[ClusterInProcess]:
-    controller = CoreController(options)
+    controller = CoreController(options, level=level)
     async with trio.open_nursery() as nursery:
         await nursery.start(controller.run)
         cluster = ClusterInProcess(root, nursery, controller)

@@ -17,11 +17,11 @@ from dataplane.core.verifications import (
     RETRIED_MS_MAX,
     RETRY_MS,
     SEND_AGAIN,
-    Answer,
-    Place,
-    Question,
-    Released,
-    Transaction,
+    ClaimedPlace,
+    ClaimedTransaction,
+    ClaimQuestion,
+    CoordinatorAnswer,
+    ReleasedBatches,
     Verifications,
     producer_error,
 )
@@ -29,10 +29,10 @@ from springtide.wire.errors import ErrorCode
 
 NONE = ErrorCode.NONE
 OWNER = 1001
-A = Transaction("a", 7, 0, True)
-B = Transaction("b", 8, 0, False)
-ORDERS = Place("orders", 0, "O")
-BILLS = Place("bills", 3, "B")
+A = ClaimedTransaction("a", 7, 0, True)
+B = ClaimedTransaction("b", 8, 0, False)
+ORDERS = ClaimedPlace("orders", 0, "O")
+BILLS = ClaimedPlace("bills", 3, "B")
 
 
 class Parking:
@@ -45,8 +45,8 @@ class Parking:
     def park(
         self,
         batch: str,
-        transaction: Transaction = A,
-        place: Place = ORDERS,
+        transaction: ClaimedTransaction = A,
+        place: ClaimedPlace = ORDERS,
         *,
         guard: object = "g",
         size_bytes: int = 100,
@@ -65,17 +65,19 @@ class Parking:
         return seen(released)
 
     def answer(
-        self, questions: tuple[Question, ...], answers: Mapping[str, Answer], now_ms: int = 0
+        self, questions: tuple[ClaimQuestion, ...], answers: Mapping[str, CoordinatorAnswer], now_ms: int = 0
     ) -> list[tuple[object, ...]]:
         return seen(self.core.on_answers(questions, answers, now_ms=now_ms))
 
 
-def seen(released: tuple[Released, ...]) -> list[tuple[object, ...]]:
+def seen(released: tuple[ReleasedBatches, ...]) -> list[tuple[object, ...]]:
     return [(*one.batches, one.guard, one.error) for one in released]
 
 
-def says(error: ErrorCode, *places: Place) -> Answer:
-    return Answer(partitions={(place.topic, place.partition): error for place in places or (ORDERS, BILLS)})
+def says(error: ErrorCode, *places: ClaimedPlace) -> CoordinatorAnswer:
+    return CoordinatorAnswer(
+        partitions={(place.topic, place.partition): error for place in places or (ORDERS, BILLS)}
+    )
 
 
 @pytest.fixture
@@ -87,7 +89,7 @@ def test_a_batch_is_asked_about_and_released_with_its_guard(parking: Parking) ->
     assert parking.park("1") == []
     assert parking.core.due_owners() == (OWNER,)
     questions = parking.core.take(OWNER)
-    assert questions == (Question(A, (ORDERS,)),)
+    assert questions == (ClaimQuestion(A, (ORDERS,)),)
     assert parking.core.due_owners() == ()
     assert parking.core.take(OWNER) == ()
     assert (parking.core.parked, parking.core.parked_bytes) == (1, 100)
@@ -100,8 +102,8 @@ def test_one_request_asks_about_all_transactions_and_partitions_of_a_turn(parkin
     parking.park("2", B)
     parking.park("3", A, BILLS)
     questions = parking.core.take(OWNER)
-    assert questions == (Question(A, (ORDERS, BILLS)), Question(B, (ORDERS,)))
-    fenced = Answer(ErrorCode.PRODUCER_FENCED)
+    assert questions == (ClaimQuestion(A, (ORDERS, BILLS)), ClaimQuestion(B, (ORDERS,)))
+    fenced = CoordinatorAnswer(ErrorCode.PRODUCER_FENCED)
     assert parking.answer(questions, {"a": says(NONE), "b": fenced}) == [
         ("1", "g", NONE),
         ("3", "g", NONE),
@@ -114,8 +116,8 @@ def test_each_coordinator_is_asked_about_its_own(parking: Parking) -> None:
     parking.park("1")
     parking.park("2", B)
     assert parking.core.due_owners() == (OWNER, 1002)
-    assert parking.core.take(1002) == (Question(B, (ORDERS,)),)
-    assert parking.core.take(OWNER) == (Question(A, (ORDERS,)),)
+    assert parking.core.take(1002) == (ClaimQuestion(B, (ORDERS,)),)
+    assert parking.core.take(OWNER) == (ClaimQuestion(A, (ORDERS,)),)
 
 
 def test_later_batches_of_a_producer_wait_behind_the_first_and_share_its_fate(parking: Parking) -> None:
@@ -135,7 +137,7 @@ def test_a_partition_that_comes_while_one_is_asked_about_is_asked_about_next(par
     assert parking.core.due_owners() == ()
     assert parking.answer(first, {"a": says(NONE)}) == [("1", "g", NONE)]  # of BILLS nothing was asked
     second = parking.core.take(OWNER)
-    assert second == (Question(A, (BILLS,)),)
+    assert second == (ClaimQuestion(A, (BILLS,)),)
     assert parking.answer(second, {"a": says(NONE)}) == [("2", "g", NONE)]
 
 
@@ -144,11 +146,11 @@ def test_one_question_about_an_id_is_on_its_way_at_a_time(parking: Parking) -> N
     newer = A._replace(producer_epoch=1)
     parking.park("2", newer)
     first = parking.core.take(OWNER)
-    assert first == (Question(A, (ORDERS,)),)
+    assert first == (ClaimQuestion(A, (ORDERS,)),)
     assert parking.core.take(OWNER) == ()
     fenced = ErrorCode.PRODUCER_FENCED
-    assert parking.answer(first, {"a": Answer(fenced)}) == [("1", "g", fenced)]
-    assert parking.core.take(OWNER) == (Question(newer, (ORDERS,)),)
+    assert parking.answer(first, {"a": CoordinatorAnswer(fenced)}) == [("1", "g", fenced)]
+    assert parking.core.take(OWNER) == (ClaimQuestion(newer, (ORDERS,)),)
 
 
 def test_an_answer_does_not_count_for_a_later_queue_at_the_same_place(parking: Parking) -> None:
@@ -177,14 +179,14 @@ def test_another_guard_ends_the_older_queue(parking: Parking) -> None:
     "answers",
     [
         {"a": says(ErrorCode.CONCURRENT_TRANSACTIONS)},
-        {"a": Answer(ErrorCode.NOT_COORDINATOR)},
-        {"a": Answer(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)},
+        {"a": CoordinatorAnswer(ErrorCode.NOT_COORDINATOR)},
+        {"a": CoordinatorAnswer(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)},
         {"a": says(NONE, BILLS)},  # not of what was asked
         {},
     ],
 )
 def test_what_may_pass_is_asked_again_for_a_while_and_then_told(
-    parking: Parking, answers: Mapping[str, Answer]
+    parking: Parking, answers: Mapping[str, CoordinatorAnswer]
 ) -> None:
     parking.park("1")
     now_ms, asked_ms = 0, []
@@ -262,12 +264,12 @@ def test_parked_batches_are_bounded_in_bytes(parking: Parking) -> None:
 def test_a_request_is_bounded(parking: Parking, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verifications, "TRANSACTIONS_PER_REQUEST", 2)
     for number in range(3):
-        parking.park(str(number), Transaction(f"id{number}", number, 0, True))
+        parking.park(str(number), ClaimedTransaction(f"id{number}", number, 0, True))
     assert len(parking.core.take(OWNER)) == 2
     assert len(parking.core.take(OWNER)) == 1
     monkeypatch.setattr(verifications, "ID_CHARS_PER_REQUEST", 10)
     for number in range(2):
-        parking.park(str(number), Transaction("x" * 11 + str(number), number, 0, True))
+        parking.park(str(number), ClaimedTransaction("x" * 11 + str(number), number, 0, True))
     assert len(parking.core.take(OWNER)) == 1
 
 
@@ -283,20 +285,20 @@ def test_every_batch_is_released_exactly_once_and_each_producer_in_order() -> No
     """A long random life: parks, answers of all kinds, silences, owners that come and go, deadlines."""
     rng = random.Random(7)
     parking = Parking()
-    parked: dict[tuple[Transaction, Place], list[int]] = {}
-    released: dict[tuple[Transaction, Place], list[int]] = {}
-    flights: list[tuple[Question, ...]] = []
+    parked: dict[tuple[ClaimedTransaction, ClaimedPlace], list[int]] = {}
+    released: dict[tuple[ClaimedTransaction, ClaimedPlace], list[int]] = {}
+    flights: list[tuple[ClaimQuestion, ...]] = []
     now_ms = 0
 
-    def note(all_released: tuple[Released, ...]) -> None:
+    def note(all_released: tuple[ReleasedBatches, ...]) -> None:
         for one in all_released:
-            for batch in cast(tuple[tuple[Transaction, Place, int], ...], one.batches):
+            for batch in cast(tuple[tuple[ClaimedTransaction, ClaimedPlace, int], ...], one.batches):
                 released.setdefault(batch[:2], []).append(batch[2])
 
     for number in range(5_000):
         now_ms += rng.randrange(20)
         note(parking.core.on_time(now_ms))
-        transaction = Transaction(rng.choice("abc"), 1, rng.randrange(2), rng.random() < 0.5)
+        transaction = ClaimedTransaction(rng.choice("abc"), 1, rng.randrange(2), rng.random() < 0.5)
         place = rng.choice((ORDERS, BILLS))
         parked.setdefault((transaction, place), []).append(number)
         note(
