@@ -17,6 +17,7 @@ from dataplane.handlers.list_offsets import error_of_unhosted
 from dataplane.shell.produces import PartitionOfProduce, WaitingProduce
 from springtide.levels import TRANSACTIONS, allows
 from springtide.node.handlers.context import Request
+from springtide.node.handlers.transaction_refusals import refuse
 from springtide.security.acls.model import Operation, ResourceType
 from springtide.wire.errors import ErrorCode
 from springtide.wire.markers import Outcome
@@ -66,26 +67,21 @@ def handle(context: BrokerContext, request: Request, message: WriteTxnMarkersReq
             )
         )
 
-    if not asked:
-        finish(())
-        return
-    waiting = WaitingProduce(len(asked), finish)
-    refusal = _refusal(context, request)
-    for index, (marker, topic, partition) in enumerate(asked):
-        part = PartitionOfProduce(waiting, index)
-        if refusal is not ErrorCode.NONE:
-            part.settle(AppendResult(error=refusal))
-        else:
-            _write(context, request, part, marker, topic, partition)
-
-
-def _refusal(context: BrokerContext, request: Request) -> ErrorCode:
     if not (
         request.may(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, is_filter=True)
         or request.may(Operation.ALTER, ResourceType.CLUSTER)
     ):
-        return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-    return ErrorCode.NONE if allows(context.level(), TRANSACTIONS) else ErrorCode.UNSUPPORTED_VERSION
+        refuse(request, message, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        return
+    if not allows(context.level(), TRANSACTIONS):
+        refuse(request, message, ErrorCode.UNSUPPORTED_VERSION)
+        return
+    if not asked:
+        finish(())
+        return
+    waiting = WaitingProduce(len(asked), finish)
+    for index, (marker, topic, partition) in enumerate(asked):
+        _write(context, request, PartitionOfProduce(waiting, index), marker, topic, partition)
 
 
 def _write(
