@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from msgspec.structs import replace
+
 from coordinator.core.groups.machine import GroupMachine
 from coordinator.core.groups.options import GroupOptions
 from coordinator.core.groups.requests import (
     CommitOffsets,
+    CommitPendingOffsets,
     DeleteGroups,
     DeleteGroupsReply,
     DeleteOffsets,
     DescribedGroup,
     DescribeGroups,
     DescribeGroupsReply,
+    EndPendingOffsets,
     FetchOffsets,
     FetchOffsetsReply,
+    GroupOffsets,
     GroupPlaces,
     JoinGroup,
     JoinGroupReply,
@@ -25,14 +32,17 @@ from coordinator.core.groups.requests import (
     ListGroupsReply,
     MemberHeartbeat,
     MemberHeartbeatReply,
+    MustVerify,
     OffsetPlace,
     OffsetsReply,
     OffsetToCommit,
+    PendingOffsetsEnded,
     Request,
     SyncGroup,
     SyncGroupReply,
 )
 from springtide.wire.errors import ErrorCode
+from springtide.wire.markers import Outcome
 from tests.kit.coordinator.machine_desk import MachineDesk
 
 GROUP = "g"
@@ -160,14 +170,72 @@ class GroupDesk(MachineDesk[GroupMachine]):
     ) -> OffsetsReply:
         return self.answer(self.start_commit(member_id, generation_id, *offsets, **fields), OffsetsReply)
 
+    def start_pending(
+        self, producer: tuple[int, int], *offsets: OffsetToCommit, is_verified: bool = True, **fields: Any
+    ) -> int:
+        """Let a producer (id, epoch) commit in its transaction; return the token of the last request.
+        is_verified: where it must be verified, it is."""
+        request = CommitPendingOffsets(
+            token=self.token(),
+            producer_id=producer[0],
+            producer_epoch=producer[1],
+            offsets=offsets or (OffsetToCommit(OffsetPlace("t", 0), 7),),
+            **({"group_id": GROUP} | fields),
+        )
+        self.ask(request)
+        reply = self.replies.get(request.token)
+        if isinstance(reply, MustVerify) and is_verified:
+            return self.ask(replace(request, token=self.token(), guard=reply.guard))
+        return request.token
+
+    def commit_pending(
+        self, producer: tuple[int, int], *offsets: OffsetToCommit, **fields: Any
+    ) -> OffsetsReply:
+        return self.answer(self.start_pending(producer, *offsets, **fields), OffsetsReply)
+
+    def start_end(
+        self,
+        producer: tuple[int, int],
+        outcome: Outcome = Outcome.COMMIT,
+        *,
+        coordinator_epoch: int = 1,
+        version: int = 1,
+        attempt: int = -1,
+    ) -> int:
+        """Deliver a marker."""
+        return self.ask(
+            EndPendingOffsets(
+                token=self.token(),
+                producer_id=producer[0],
+                producer_epoch=producer[1],
+                coordinator_epoch=coordinator_epoch,
+                outcome=outcome,
+                transaction_version=version,
+                attempt=attempt,
+            )
+        )
+
+    def end(self, producer: tuple[int, int], outcome: Outcome = Outcome.COMMIT, **fields: int) -> ErrorCode:
+        return self.answer(self.start_end(producer, outcome, **fields), PendingOffsetsEnded).error
+
+    def fetched(
+        self, *places: OffsetPlace, group_id: str = GROUP, requires_stable: bool = False
+    ) -> GroupOffsets:
+        asked = (GroupPlaces(group_id, places or None),)
+        request = FetchOffsets(token=self.token(), groups=asked, requires_stable=requires_stable)
+        (group,) = self.answer(self.ask(request), FetchOffsetsReply).groups
+        return group
+
     def fetch(self, *places: OffsetPlace, group_id: str = GROUP) -> dict[tuple[str, int], int | None]:
         """Return the offsets of a group at some places, at all if none is named."""
-        request = FetchOffsets(token=self.token(), groups=(GroupPlaces(group_id, places or None),))
-        (group,) = self.answer(self.ask(request), FetchOffsetsReply).groups
         return {
             (place.topic, place.partition): None if value is None else value.offset
-            for place, value in group.offsets
+            for place, value in self.fetched(*places, group_id=group_id).offsets
         }
+
+    def unstable(self, *places: OffsetPlace, group_id: str = GROUP) -> set[tuple[str, int]]:
+        found = self.fetched(*places, group_id=group_id, requires_stable=True).unstable
+        return {(place.topic, place.partition) for place in found}
 
     def start_delete_offsets(self, *places: OffsetPlace, group_id: str = GROUP) -> int:
         return self.ask(DeleteOffsets(token=self.token(), group_id=group_id, places=places))

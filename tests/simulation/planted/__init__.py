@@ -22,6 +22,7 @@ from tests.simulation.planted import (
     releases,
     rot,
     topics,
+    transactions,
     workers,
 )
 from tests.simulation.planted.plant import PLANTS, Plant, planted
@@ -45,5 +46,6 @@ __all__ = [
     "releases",
     "rot",
     "topics",
+    "transactions",
     "workers",
 ]
