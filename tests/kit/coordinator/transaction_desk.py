@@ -264,10 +264,14 @@ class TransactionDesk(MachineDesk[TransactionMachine]):
 
 
 def at_epoch(
-    epoch: int, state: TransactionState = TransactionState.EMPTY, **fields: object
+    epoch: int,
+    state: TransactionState = TransactionState.EMPTY,
+    *,
+    options: TransactionOptions | None = None,
+    **fields: object,
 ) -> TransactionDesk:
     """Return a desk whose log has the id under producer id 77 at an epoch."""
-    desk = TransactionDesk()
+    desk = TransactionDesk(options)
     stored = StoredTransaction(
         producer_id=77,
         producer_epoch=epoch,
