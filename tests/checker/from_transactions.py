@@ -24,7 +24,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from .from_clients import RecordedConsumer, Recorder
+from .from_clients import Recorder
 from .history import NO_OFFSET, Function, Key, Operation, Outcome
 from .values import encode_value
 
@@ -106,12 +106,12 @@ class RecordedTransactions:
             self._give_up(f"produce: {error}")
         self._producer.poll(0)
 
-    def send_offsets(self, consumer: RecordedConsumer) -> bool:
-        """Add the consumer's positions; whether that was taken, and if not, what is left is to abort."""
-        positions = [TopicPartition(*key, offset) for key, offset in consumer.positions.items()]
-        metadata = consumer.group_metadata()
+    def send_offsets(self, positions: Mapping[Key, int], group_metadata: object) -> bool:
+        """Add a consumer's positions; whether that was taken, and if not, what is left is to abort. Raises
+        Over."""
+        offsets = [TopicPartition(*key, offset) for key, offset in positions.items()]
         error = self._insist(
-            lambda seconds: self._producer.send_offsets_to_transaction(positions, metadata, seconds)
+            lambda seconds: self._producer.send_offsets_to_transaction(offsets, group_metadata, seconds)
         )
         if error is not None and not error.txn_requires_abort():
             self._give_up(f"send_offsets_to_transaction: {error}")

@@ -96,7 +96,8 @@ class _Application:
         for error in self._consumer.errors:
             self.complaints[error[:200]] += 1
         self._consumer.errors.clear()
-        return not records or producer.send_offsets(self._consumer)
+        positions = self._consumer.positions
+        return not records or producer.send_offsets(positions, self._consumer.group_metadata())
 
     def _start(self) -> RecordedTransactions:
         self._lives += 1

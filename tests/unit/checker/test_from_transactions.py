@@ -65,7 +65,7 @@ def test_transactions_that_commit_are_one_clean_history(
     while reader.positions.get(K0, 0) < 6 and time.monotonic() < deadline:
         reader.consume(transaction=name)
     producer.send(K1)
-    assert producer.send_offsets(reader)
+    assert producer.send_offsets(reader.positions, reader.group_metadata())
     assert producer.commit() is Outcome.OK
     reader.close()
     read_all(recorder, producer)
