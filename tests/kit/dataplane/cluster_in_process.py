@@ -67,6 +67,7 @@ from springtide.node.clock import MachineClock
 from springtide.node.config import NodeConfig
 from springtide.node.listeners import HostPort, ListenersSettings, metrics_listener, parse_listeners
 from springtide.node.settings import NodePorts
+from springtide.node.sharding import GROUPS_TOPIC, TRANSACTIONS_TOPIC
 from tests.kit.controller.images import build_update
 
 CLUSTER = "prod"
@@ -318,6 +319,8 @@ class RunningCoordinator(Running[CoordinatorProcess]):
     async def _end(self) -> None:
         await super()._end()
         self.process.shards.stop()
+        self.process.transactions.stop()
+        self.process.links.close()
 
 
 class ClusterInProcess:
@@ -420,14 +423,17 @@ class ClusterInProcess:
         )
         self.controller.admit_coordinators(*coordinator_ids)
         await self.controller.wait_for(
-            lambda: {owner for _, owner in self.shard_owners()} == {*coordinator_ids}, "shards have owners"
+            lambda: all(
+                {owner for _, owner in self.shard_owners(topic)} == {*coordinator_ids}
+                for topic in (GROUPS_TOPIC, TRANSACTIONS_TOPIC)
+            ),
+            "shards have owners",
         )
 
-    def shard_owners(self) -> list[tuple[int, int]]:
-        """Return (shard, owner) of all shards."""
-        image = self.controller.image
-        shards = [(key[1], image.partitions[key].shard) for key in sorted(image.shards)]
-        return [(number, shard.owner) for number, shard in shards if shard is not None]
+    def shard_owners(self, topic: str = GROUPS_TOPIC) -> list[tuple[int, int]]:
+        """Return (shard, owner) of all shards of a coordinator topic."""
+        states = map(self.controller.image.partitions.__getitem__, sorted(self.controller.image.shards))
+        return [(one.partition, one.shard.owner) for one in states if one.topic == topic and one.shard]
 
     async def form(self, *broker_ids: int, configs: dict[str, str] | None = None) -> None:
         """Start them, admit them, and wait until all are active."""
