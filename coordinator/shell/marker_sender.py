@@ -153,8 +153,9 @@ class MarkerSender:
     def on_view_changed(self) -> None:
         """Try those again whose partitions have other leaders now, or are gone."""
         for due in list(self._resting):
+            is_gone = self._is_gone(due)  # or the topic is known from now on
             target = self._target_of(due)
-            if self._is_gone(due) or (target is not None and _process_of(target) != due.target):
+            if is_gone or (target is not None and _process_of(target) != due.target):
                 self._timers.hasten(due)
 
     # Markers
