@@ -62,7 +62,7 @@ def end_transaction(registry: Registry, turn: Turn, request: EndTransaction) -> 
         if error is None:
             _decide(turn, request, stored)
         else:
-            turn.reads = error is not ErrorCode.CONCURRENT_TRANSACTIONS
+            turn.reads = True
             owner = (stored.producer_id, stored.producer_epoch) if bumps and not error else None
             _answer(turn, request, error, owner)
 

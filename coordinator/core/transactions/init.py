@@ -46,6 +46,7 @@ def init_producer(registry: Registry, turn: Turn, request: InitProducer) -> None
         turn.reads = True
     elif stored.state in PREPARED:
         turn.reply(request.token, InitProducerReply(ErrorCode.CONCURRENT_TRANSACTIONS))
+        turn.reads = True
     elif stored.state is TransactionState.ONGOING:
         end = fenced(stored, wall_ms=turn.wall_ms, is_for_owner=_tells_owner(request))
         turn.write(request.transactional_id, end)

@@ -27,7 +27,8 @@ def add_partitions(registry: Registry, turn: Turn, request: AddPartitions) -> No
     if stored is None or error is not ErrorCode.NONE:
         if store.is_under_way(transactional_id):  # what the refusal goes by may be taken back
             error = ErrorCode.CONCURRENT_TRANSACTIONS
-        turn.reads = error is not ErrorCode.CONCURRENT_TRANSACTIONS
+        else:
+            turn.reads = True
         _answer(turn, request, error)
         return
     is_begun = stored.state is TransactionState.ONGOING

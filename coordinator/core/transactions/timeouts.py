@@ -57,7 +57,7 @@ def force_abort(registry: Registry, turn: Turn, request: ForceAbort) -> None:
         if error is ErrorCode.NONE and not request.is_dry_run:
             turn.write(transactional_id, fenced(stored, wall_ms=turn.wall_ms))
             turn.work = Prepared((transactional_id,))
-    turn.reads = error is not ErrorCode.CONCURRENT_TRANSACTIONS
+    turn.reads = True
     if stored is None:
         turn.reply(request.token, ForceAbortReply(error))
         return
