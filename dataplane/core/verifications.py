@@ -55,6 +55,8 @@ NO_OWNER: Final = -1
 
 _MAY_PASS: Final = frozenset(
     {
+        ErrorCode.OPERATION_NOT_ATTEMPTED,  # beside a partition that could not be added
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,  # it is led here: the coordinator has not heard of it yet
         ErrorCode.CONCURRENT_TRANSACTIONS,
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
         ErrorCode.COORDINATOR_NOT_AVAILABLE,

@@ -180,6 +180,7 @@ def test_another_guard_ends_the_older_queue(parking: Parking) -> None:
     [
         {"a": says(ErrorCode.CONCURRENT_TRANSACTIONS)},
         {"a": CoordinatorAnswer(ErrorCode.NOT_COORDINATOR)},
+        {"a": says(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)},
         {"a": CoordinatorAnswer(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)},
         {"a": says(NONE, BILLS)},  # not of what was asked
         {},
@@ -205,6 +206,17 @@ def test_what_may_pass_is_asked_again_for_a_while_and_then_told(
     assert asked_ms[:4] == [0, RETRY_MS, 3 * RETRY_MS, 7 * RETRY_MS]
     assert RETRIED_MS_MAX <= now_ms <= RETRIED_MS_MAX + verifications.RETRY_MS_MAX
     assert len(asked_ms) < 12
+
+
+def test_beside_a_partition_that_is_refused_the_others_are_asked_about_again(parking: Parking) -> None:
+    parking.park("1")
+    parking.park("2", A, BILLS)
+    questions = parking.core.take(OWNER)
+    refused, untried = ErrorCode.INVALID_TXN_STATE, ErrorCode.OPERATION_NOT_ATTEMPTED
+    said = CoordinatorAnswer(partitions={("orders", 0): refused, ("bills", 3): untried})
+    assert parking.answer(questions, {"a": said}) == [("1", "g", refused)]
+    parking.core.on_time(RETRY_MS)
+    assert parking.core.take(OWNER) == (ClaimQuestion(A, (BILLS,)),)
 
 
 def test_what_has_passed_is_appended(parking: Parking) -> None:
