@@ -52,6 +52,7 @@ from springtide.contract.transactions import OpenTransactions
 from springtide.contract.updates import BrokerEndpoint
 from springtide.node.lease import Lease
 from springtide.wire.errors import ErrorCode
+from springtide.wire.fetch_response import AbortedTransaction
 from springtide.wire.record_batch import BatchHeader
 
 
@@ -98,6 +99,13 @@ class ReplicaParts:
     @property
     def high_watermark(self) -> int:
         return self.watermark.offset
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Return where readers of committed records stop (transactions.py). What is deleted is not waited
+        for."""
+        stable = self.log.producers.transactions.last_stable_offset(self.watermark.offset)
+        return max(stable, self.log.log_start_offset)
 
     @property
     def has_waiters(self) -> bool:
@@ -321,22 +329,33 @@ class ReplicaRole:
 
     def _read_committed(self, fetch: ConsumerFetch, high_watermark: int) -> tuple[FetchResult, Effects]:
         """Return records from the fetch's offset on, none at or beyond the high watermark, which the caller
-        took once, before this call (I18, reads stop at the high watermark). Of a client that is debugging:
-        read the files, because that is what a verification checks."""
+        took once, before this call (I18, reads stop at the high watermark). A reader of committed records
+        gets none at or beyond the last stable offset, and is told what was aborted below. Of a client that is
+        debugging: read the files, because that is what a verification checks."""
         log = self._log
         fetch_offset = fetch.position.fetch_offset
         compacted = log.rounds.compacted
         if compacted is not None and fetch_offset >= compacted.tombstone_floor:
             compacted = None
-        if fetch_offset < high_watermark:
+        end_offset, unstable_from = high_watermark, -1
+        is_stable_only = fetch.isolation is IsolationLevel.READ_COMMITTED
+        stable = log.producers.transactions.last_stable_offset(high_watermark)
+        if stable < high_watermark:
+            unstable_from = max(stable, log.log_start_offset)
+            if is_stable_only:
+                end_offset = unstable_from
+        aborted = None
+        if fetch_offset < end_offset:
             try:
                 records = log.read(
                     fetch_offset,
                     max_bytes=fetch.max_bytes,
-                    end_offset=high_watermark,
+                    end_offset=end_offset,
                     at_least_one=fetch.at_least_one,
                     from_disk=fetch.is_debugging,
                 )
+                if is_stable_only and (found := log.aborted_in(fetch_offset, records.next_offset)):
+                    aborted = tuple(AbortedTransaction(each[0], each[1]) for each in found)
             except LogError as error:
                 error_code, effects = self._on_read_error(error)
                 return FetchResult(error_code), effects
@@ -349,8 +368,10 @@ class ReplicaRole:
                 log.log_start_offset,
                 records,
                 None,
-                not fetch.at_least_one and not records.size_bytes and fetch_offset < high_watermark,
+                not fetch.at_least_one and not records.size_bytes and fetch_offset < end_offset,
                 compacted,
+                unstable_from=unstable_from,
+                aborted=aborted,
             ),
             NO_EFFECTS,
         )

@@ -15,6 +15,7 @@ begins before it, which ends a look-up.
 from __future__ import annotations
 
 import struct
+from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
@@ -24,8 +25,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from springtide.wire.markers import Marker, Outcome
-from springtide.wire.record_batch import BatchHeader
+from springtide.wire.compression import Buffer
+from springtide.wire.markers import Marker, Outcome, read_marker
+from springtide.wire.record_batch import BatchHeader, CorruptBatch
 
 NO_OFFSET = -1
 
@@ -78,6 +80,38 @@ def decode_entries(encoded: bytes) -> list[AbortedEntry]:
             raise ValueError(f"version {version}")
         found.append(AbortedEntry._make(fields))
     return found
+
+
+class AbortedRanges:
+    """The ranges of offsets in which each producer's transactional records are aborted."""
+
+    __slots__ = ("_by_producer",)
+
+    def __init__(self, aborted: Iterable[AbortedEntry]) -> None:
+        self._by_producer: dict[int, list[tuple[int, int]]] = {}
+        for entry in sorted(aborted, key=lambda each: each.first_offset):
+            self._by_producer.setdefault(entry.producer_id, []).append(
+                (entry.first_offset, entry.last_offset)
+            )
+
+    def hold(self, header: BatchHeader) -> bool:
+        """Return whether the records of a batch are aborted. Its marker is no record of it."""
+        ranges = self._by_producer.get(header.producer_id)
+        if ranges is None or not header.is_transactional or header.is_control:
+            return False
+        at = bisect_right(ranges, header.base_offset, key=lambda each: each[0]) - 1
+        return at >= 0 and header.base_offset <= ranges[at][1]
+
+
+def marker_in(header: BatchHeader, batch: Buffer) -> Marker | None:
+    """Return the marker that a batch of the log is; None: it is none. One that says so and is none changes
+    nothing, on any replica."""
+    if header.producer_id < 0:
+        return None
+    try:
+        return read_marker(batch, header)
+    except CorruptBatch:
+        return None
 
 
 class PartitionTransactions:
