@@ -29,6 +29,7 @@ JAVA_ROWS = (
 COORDINATORS = 2
 NOT_IN_THEM = {
     *((client, row) for client in PYTHON_CLIENTS for row in ("streams", "kafka-connect")),
+    *((client, f"txn-{verb}") for client in ("librdkafka", "aiokafka") for verb in ("list", "describe")),
     ("librdkafka", "group-delete-offsets"),
     ("aiokafka", "group-delete-offsets"),
     ("aiokafka", "group-delete"),
