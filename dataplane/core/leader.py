@@ -95,7 +95,8 @@ _NO_ROOM = AppendResult(ErrorCode.KAFKA_STORAGE_ERROR)
 _TOO_MANY_WAITERS = AppendResult(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
 _INVALID_TXN_STATE = AppendResult(ErrorCode.INVALID_TXN_STATE)
 
-_MAY_FOLLOW = (ErrorCode.NONE, ErrorCode.UNKNOWN_PRODUCER_ID)
+_MAY_FOLLOW = (ErrorCode.NONE, ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+"""Verdicts on a batch before its turn: those that it follows may be parked, and be appended first."""
 
 
 class Leader(ReplicaRole):

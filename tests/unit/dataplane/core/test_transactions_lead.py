@@ -147,12 +147,21 @@ def test_a_lower_producer_epoch_is_refused_before_verification() -> None:
     assert error_of(bench.append(txn=V1, **late)) is ErrorCode.INVALID_PRODUCER_EPOCH
 
 
-def test_a_gap_in_sequences_is_refused_before_verification() -> None:
+@pytest.mark.parametrize("is_v2", [False, True])
+def test_a_batch_behind_one_that_waits_is_judged_in_its_turn(is_v2: bool) -> None:
+    """Producers have several batches on the way. Java fails where the second is out of order though the first
+    was written."""
     bench = leading()
     bench.begin(7)
-    bench.end(7)
-    late = batch(sequence=2)
-    assert error_of(bench.append(txn=V1, **late)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    bench.end(7, 1 if is_v2 else 0, version=2 if is_v2 else 0)
+    epoch, first = (1, 0) if is_v2 else (0, 1)
+    txn = TxnContext("t", is_v2)
+    guard = bench.append(txn=txn, **batch(epoch, first))[0].must_verify
+    assert bench.append(txn=txn, **batch(epoch, first + 1))[0].must_verify is guard
+    assert bench.append(txn=txn, **batch(epoch, first + 3))[0].must_verify is guard
+    verified = TxnContext("t", is_v2, guard)
+    told = [error_of(bench.append(txn=verified, **batch(epoch, first + after))) for after in (0, 1, 3)]
+    assert told == [ErrorCode.NONE, ErrorCode.NONE, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER]
 
 
 def test_a_batch_that_is_stored_needs_no_verification() -> None:
