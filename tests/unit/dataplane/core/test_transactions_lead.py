@@ -197,7 +197,9 @@ def test_a_new_epoch_begins_with_sequence_0() -> None:
     bench.begin(7, is_v2=True)
     bench.end(7, 1, version=2)
     next_ = batch(epoch=1, sequence=1)
-    assert error_of(bench.append(txn=V2, **next_)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    guard = bench.append(txn=V2, **next_)[0].must_verify
+    verified = TxnContext("t", True, guard)
+    assert error_of(bench.append(txn=verified, **next_)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 def test_what_is_asked_at_once_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
