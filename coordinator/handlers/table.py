@@ -21,6 +21,8 @@ from coordinator.handlers import (
     offset_delete,
     offset_fetch,
     sync_group,
+    txn_offset_commit,
+    write_txn_markers,
 )
 from coordinator.handlers.context import CoordinatorContext
 from springtide.node.handlers.dispatch import Handler, reads
@@ -50,6 +52,8 @@ from springtide.wire.messages import (
     OffsetFetchRequest,
     OffsetForLeaderEpochRequest,
     SyncGroupRequest,
+    TxnOffsetCommitRequest,
+    WriteTxnMarkersRequest,
 )
 
 HANDLERS: dict[int, Handler[CoordinatorContext]] = {
@@ -72,6 +76,8 @@ HANDLERS: dict[int, Handler[CoordinatorContext]] = {
     ApiKey.ADD_PARTITIONS_TO_TXN: reads(AddPartitionsToTxnRequest, add_partitions_to_txn.handle),
     ApiKey.ADD_OFFSETS_TO_TXN: reads(AddOffsetsToTxnRequest, add_offsets_to_txn.handle),
     ApiKey.END_TXN: reads(EndTxnRequest, end_txn.handle),
+    ApiKey.WRITE_TXN_MARKERS: reads(WriteTxnMarkersRequest, write_txn_markers.handle),
+    ApiKey.TXN_OFFSET_COMMIT: reads(TxnOffsetCommitRequest, txn_offset_commit.handle),
     ApiKey.DESCRIBE_LOG_DIRS: reads(DescribeLogDirsRequest, no_records.describe_log_dirs),
     ApiKey.DELETE_GROUPS: reads(DeleteGroupsRequest, delete_groups.handle),
     ApiKey.OFFSET_DELETE: reads(OffsetDeleteRequest, offset_delete.handle),

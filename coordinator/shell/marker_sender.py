@@ -128,6 +128,8 @@ class MarkerSender:
         self._timers = ShardTimers(clock=clock, spawn=spawn, fire=self._on_rested)
         self._resting: dict[_Due, None] = {}
         self._due = 0
+        #: How many requests were sent: coordinators of groups tell a second delivery from the first by it.
+        self._attempts = 0
         self._written = 0
         self._failed = 0
         self._passed_over = 0
@@ -214,8 +216,10 @@ class MarkerSender:
         peer = self._view.brokers.get(peer_id) or self._view.coordinators.get(peer_id)
         answer = None
         if peer is not None:
+            self._attempts += 1
+            message = _request(served, self._attempts)
             answer = await self._links.ask(
-                peer, _request(served), WriteTxnMarkersResponse, version=VERSION, timeout_ms=ANSWER_MS_MAX
+                peer, message, WriteTxnMarkersResponse, version=VERSION, timeout_ms=ANSWER_MS_MAX
             )
         self._take_in(served, {} if answer is None else _errors_of(answer))
 
@@ -284,7 +288,7 @@ def _process_of(endpoint: BrokerEndpoint) -> tuple[int, int]:
     return endpoint.broker_id, endpoint.broker_epoch
 
 
-def _request(sent: Sequence[_Due]) -> WriteTxnMarkersRequest:
+def _request(sent: Sequence[_Due], attempt: int) -> WriteTxnMarkersRequest:
     markers: dict[int, dict[str, list[int]]] = {}
     firsts: dict[int, _Due] = {}
     for due in sent:
@@ -303,6 +307,7 @@ def _request(sent: Sequence[_Due]) -> WriteTxnMarkersRequest:
                 ),
                 coordinator_epoch=firsts[producer_id].coordinator_epoch,
                 transaction_version=firsts[producer_id].order.version,
+                attempt=attempt,
             )
             for producer_id, topics in markers.items()
         )

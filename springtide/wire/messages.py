@@ -857,6 +857,7 @@ class WriteTxnMarkersWritableTxnMarker(MessagePart, frozen=True, kw_only=True):
     topics: tuple[WriteTxnMarkersWritableTxnMarkerTopic, ...] = ()
     coordinator_epoch: Int32 = 0
     transaction_version: Annotated[Int8, In(2)] = 0
+    attempt: Annotated[Int64, In(1, tag=10_000)] = -1
 
 
 class WriteTxnMarkersRequest(RequestMessage, frozen=True, kw_only=True):
