@@ -55,7 +55,11 @@ from springtide.contract.partition_state import PartitionKey
 from springtide.contract.session import HeartbeatRequest, HeartbeatResponse, RegisterRequest, RegisterResponse
 
 _NO_COORDINATOR = AlarmKey(code=AlarmCode.NO_COORDINATOR)
-_GROUP_ALARMS = {"lag_grows": AlarmCode.GROUP_LAG_GROWS, "unsettled": AlarmCode.GROUP_UNSETTLED}
+_GROUP_ALARMS = {
+    "lag_grows": AlarmCode.GROUP_LAG_GROWS,
+    "unsettled": AlarmCode.GROUP_UNSETTLED,
+    "offsets_pending": AlarmCode.GROUP_OFFSETS_PENDING,
+}
 """What coordinators' codes are alarmed as; those that this controller does not know are left out."""
 _WAITS_FOR_LEADERS = (
     "its end is decided, and a marker of it is not written yet; are all of its partitions' leaders there?"

@@ -73,6 +73,8 @@ class AlarmCode(StrEnum):
     TRANSACTION_LINGERS = "transaction_lingers"
     #: A client group has not been stable for a minute on end for ten minutes.
     GROUP_UNSETTLED = "group_unsettled"
+    #: A transaction has committed offsets of a client group, and has not ended for fifteen minutes.
+    GROUP_OFFSETS_PENDING = "group_offsets_pending"
     #: A client group with members reads less than is produced.
     GROUP_LAG_GROWS = "group_lag_grows"
     #: All processes support a higher level, and the cluster has not been raised to it for two weeks.
@@ -81,7 +83,9 @@ class AlarmCode(StrEnum):
     WEBHOOK_FAILS = "webhook_fails"
 
 
-GROUP_ALARMS: Final = frozenset({AlarmCode.GROUP_UNSETTLED, AlarmCode.GROUP_LAG_GROWS})
+GROUP_ALARMS: Final = frozenset(
+    {AlarmCode.GROUP_UNSETTLED, AlarmCode.GROUP_OFFSETS_PENDING, AlarmCode.GROUP_LAG_GROWS}
+)
 """About what clients do: the cluster itself is well."""
 CRITICAL_ALARMS: Final = frozenset(
     {
