@@ -157,6 +157,19 @@ CASES = (
         {"WRITE TRANSACTIONAL_ID t": NO_TRANSACTIONAL_ID, "READ GROUP g": NO_GROUP},
         lambda names: {**OF_PRODUCER, "group_id": names.group},
     ),
+    Case(
+        ApiKey.TXN_OFFSET_COMMIT,
+        {
+            "WRITE TRANSACTIONAL_ID t": NO_TRANSACTIONAL_ID,
+            "READ GROUP g": NO_GROUP,
+            "READ TOPIC orders": NO_TOPIC,
+        },
+        lambda names: {
+            **OF_PRODUCER,
+            "group_id": names.group,
+            "topics": topics(names, committed_offset=5, committed_metadata=""),
+        },
+    ),
     Case(ApiKey.END_TXN, {"WRITE TRANSACTIONAL_ID t": NO_TRANSACTIONAL_ID}, lambda _: OF_PRODUCER),
     Case(
         ApiKey.DESCRIBE_TRANSACTIONS,
