@@ -22,7 +22,6 @@ from coordinator.config import CoordinatorConfig
 from coordinator.core.group_news import NewsOfGroups
 from coordinator.core.groups.machine import GroupMachine
 from coordinator.core.machine import Machine
-from coordinator.core.transaction_news import NewsOfTransactions
 from coordinator.core.transactions.machine import TransactionMachine
 from coordinator.handlers.context import CoordinatorContext
 from coordinator.handlers.table import HANDLERS
@@ -101,7 +100,6 @@ class CoordinatorProcess:
             on_stepped=self.markers.take,
         )
         self._topics = (self.shards, self.transactions)
-        self.transaction_news = NewsOfTransactions(self._transaction_machines, node.clock.wall_ms)
         ends = PartitionEnds(
             view=self.view, net=node.net, clock=node.clock, client_id=f"coordinator-{node.node_id}"
         )
@@ -123,8 +121,7 @@ class CoordinatorProcess:
             on_registered=self._on_registered,
             level=self._level,
             groups=self.news.take,
-            transactions=self.transaction_news.take,
-            listeners=(self.news, self.transaction_news),
+            listener=self.news,
         )
         node.complete(
             self.session,
@@ -175,14 +172,7 @@ class CoordinatorProcess:
             shards.send_written()
 
     def _group_machines(self) -> list[GroupMachine]:
-        served = self.shards.served_by_shard().values()
-        return [machine for machine in served if isinstance(machine, GroupMachine)]
-
-    def _transaction_machines(self) -> dict[int, TransactionMachine]:
-        served = self.transactions.served_by_shard()
-        return {
-            shard: machine for shard, machine in served.items() if isinstance(machine, TransactionMachine)
-        }
+        return [machine for machine in self.shards.served() if isinstance(machine, GroupMachine)]
 
     async def _name_writer(self, topic_id: str, partition: int, found: WriterId | None) -> NameWriterResponse:
         return await self.node.client.name_writer(

@@ -226,7 +226,7 @@ class StorageBroker:
             keeps_its_logs=lambda: not claim.is_disowned,
             on_went_back=self.directory.disown,
             disk_space=self.directory.space,
-            listeners=(self._preflight,),
+            listener=self._preflight,
         )
 
     # What parts ask of the whole

@@ -125,6 +125,7 @@ from controller.core.topics import (
     create_topic,
     remove_orphans,
 )
+from controller.core.transaction_watch import Hanging
 from controller.core.upgrade import finalize, watch_pending
 from controller.core.users import alter_users
 from controller.core.ways_out import QuarantinedReplicas, way_out_of_quarantine, way_out_without_leader
@@ -746,6 +747,9 @@ class ClusterMachine:
         if preview is None:
             return way_out_of_quarantine(state, self._quarantined.of(state), self.lags.get(key))
         return way_out_without_leader(self.image, state, preview, self.set_aside.told)
+
+    def hanging_transactions(self) -> list[Hanging]:
+        return self._coordinators.transactions.hanging()
 
     def processes(self, now_ms: int) -> tuple[Process, ...]:
         """Return the brokers' and coordinators' processes."""

@@ -54,8 +54,8 @@ PINNED: Final = {
 """The settings that a coordinator topic has for good. Its minimum in sync is a majority; the cluster's
 default does not count."""
 PINNED_NAMES: Final = frozenset({*PINNED, "min.insync.replicas"})
-_TRANSACTIONS_TOPIC: Final = "__transaction_state"
-SERVED: Final = {"__consumer_offsets": "client groups", _TRANSACTIONS_TOPIC: "transactions"}
+TRANSACTIONS_TOPIC: Final = "__transaction_state"
+SERVED: Final = {"__consumer_offsets": "client groups", TRANSACTIONS_TOPIC: "transactions"}
 """What coordinators serve from each coordinator topic."""
 COORDINATOR_TOPICS: Final = frozenset(SERVED)
 """Their names are reserved at each level. That of transactions is created at a level that has them."""
@@ -93,7 +93,7 @@ def wanted_factor(image: ClusterImage) -> int:
 def _served_topics(image: ClusterImage) -> frozenset[str]:
     """Return the coordinator topics that there are at the cluster's level."""
     has_transactions = allows(image.level, TRANSACTIONS)
-    return COORDINATOR_TOPICS if has_transactions else COORDINATOR_TOPICS - {_TRANSACTIONS_TOPIC}
+    return COORDINATOR_TOPICS if has_transactions else COORDINATOR_TOPICS - {TRANSACTIONS_TOPIC}
 
 
 def missing_topics(image: ClusterImage) -> list[str]:

@@ -27,6 +27,8 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
     partition: int | None = None
     broker_id: int | None = None
     group_id: str | None = None
+    transactional_id: str | None = None
+    producer_id: int | None = None
     is_more: bool = False
 
 
@@ -40,6 +42,7 @@ class Silence(msgspec.Struct, frozen=True, kw_only=True):
     partition: int | None
     broker_id: int | None
     group_id: str | None
+    transactional_id: str | None
     reason: str
     actor: str
     created_at_ms: int
@@ -54,5 +57,5 @@ def silence_of(silences: Iterable[Silence], subject: Subject, wall_ms: int) -> S
 
 
 def _matches(silence: Silence, subject: Subject) -> bool:
-    names = ("code", "topic", "partition", "broker_id", "group_id")
+    names = ("code", "topic", "partition", "broker_id", "group_id", "transactional_id")
     return all(getattr(silence, name) in (None, getattr(subject, name)) for name in names)

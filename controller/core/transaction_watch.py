@@ -19,6 +19,7 @@ from controller.core.alarms import AlarmBook, utc_text
 from controller.core.draft import Draft
 from controller.core.effects import AlarmCode, AlarmKey
 from controller.core.image import ClusterImage
+from controller.core.shards import TRANSACTIONS_TOPIC
 from springtide.contract.epochs import NO_LEADER_EPOCH, LeaderEpoch
 from springtide.contract.lag_report import PartitionLag
 from springtide.contract.partition_state import PartitionKey
@@ -29,7 +30,6 @@ from springtide.contract.transactions import (
     TransactionNews,
 )
 
-STATE_TOPIC: Final = "__transaction_state"
 #: One that is younger ends by itself as a rule, and is not asked for.
 SUSPECT_AFTER_MS: Final = 20_000
 #: One that its coordinator has is asked for again after so long.
@@ -201,7 +201,7 @@ def _case(draft: Draft, key: PartitionKey, one: OpenTransaction) -> Hanging:
 
 def _owners(image: ClusterImage) -> Iterator[tuple[int, int]]:
     """Yield the shards of transactions, with the coordinator that owns each."""
-    topic = image.topic_named(STATE_TOPIC)
+    topic = image.topic_named(TRANSACTIONS_TOPIC)
     if topic is None:
         return
     for state in image.partitions_of(topic.topic_id):

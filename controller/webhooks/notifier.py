@@ -350,4 +350,6 @@ def subject_of(image: ClusterImage, alarm: Alarm) -> Subject:
         partition=key.partition,
         broker_id=key.broker_id,
         group_id=key.group_id,
+        transactional_id=key.transactional_id,
+        producer_id=key.producer_id,
     )

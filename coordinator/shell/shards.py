@@ -14,6 +14,7 @@ from functools import partial
 import trio
 
 from coordinator.core.machine import Machine
+from coordinator.core.shard import ShardPhase
 from coordinator.shell.shard_host import ShardCounters, ShardHost, ShardParts, WriterNamer
 from coordinator.shell.timers import Spawn
 from springtide.contract.epochs import BrokerEpoch
@@ -111,10 +112,10 @@ class Shards:
         """Return the hosts of the shards that are owned or followed, for metrics."""
         return tuple(self._hosts.values())
 
-    def served_by_shard(self) -> dict[int, Machine]:
-        """Return the machines of the shards that are served now, in the order of the shards."""
-        hosts = sorted(self._hosts.items())
-        return {shard: host.runtime.machine for shard, host in hosts if host.is_serving}
+    def served(self) -> list[Machine]:
+        """Return the machines of the shards that are served now."""
+        hosts = (self._hosts[shard].runtime for shard in sorted(self._hosts))
+        return [runtime.machine for runtime in hosts if runtime.phase is ShardPhase.SERVING]
 
     # The session
 

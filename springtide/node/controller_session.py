@@ -39,7 +39,6 @@ from springtide.contract.session import (
     RegisterResponse,
     Witness,
 )
-from springtide.contract.transactions import TransactionNews
 from springtide.contract.updates import ApplyFailure, UpdateBatch
 from springtide.levels import Level
 from springtide.node.clock import BrokerClock, last_beat, ms_to_beat
@@ -86,17 +85,16 @@ class ReportSource(StoredLogs, Protocol):
 
 class HeartbeatListener(Protocol):
     """Gets every acknowledged heartbeat: the preflight of brokers that wait to be added, and a coordinator's
-    news of groups and of transactions."""
+    news of groups."""
 
     def on_heartbeat(self, response: HeartbeatResponse, *, sent_ms: int, now_ms: int) -> None: ...
 
 
 class ControllerSession:
     """identity: a registration as of this process's start. reports, offline_log_dir_ids, log_dir_failure,
-    keeps_its_logs, on_went_back, disk_space: of a broker, about what it stores. level, groups, transactions:
-    of a coordinator, the shards that it is level with, and what is new of its groups and transactions.
-    missing_topics: that its clients ask for. load: of the process. listeners: hear of acknowledged
-    heartbeats."""
+    keeps_its_logs, on_went_back, disk_space: of a broker, about what it stores. level, groups: of a
+    coordinator, the shards that it is level with, and what is new of its groups. missing_topics: that its
+    clients ask for. load: of the process. listener: hears of acknowledged heartbeats."""
 
     def __init__(
         self,
@@ -116,14 +114,13 @@ class ControllerSession:
         on_went_back: Callable[[], Awaitable[None]] | None = None,
         disk_space: Callable[[], DiskSpace | None] = lambda: None,
         certificate_ends_ms: Callable[[], int] = lambda: -1,
-        listeners: Sequence[HeartbeatListener] = (),
+        listener: HeartbeatListener | None = None,
         level: Callable[[], tuple[LevelShards, ...]] = tuple,
         groups: Callable[[], GroupNews | None] = lambda: None,
-        transactions: Callable[[], TransactionNews | None] = lambda: None,
         missing_topics: Callable[[], tuple[MissingTopic, ...]] = tuple,
         load: Callable[[], ProcessLoad | None] = lambda: None,
     ) -> None:
-        self._listeners = listeners
+        self._listener = listener
         self._client = client
         self.core = MemberSession(identity, cluster_id=cluster_id, lease=lease)
         self._clock = clock
@@ -141,7 +138,6 @@ class ControllerSession:
         self._has_ended = trio.Event()
         self._level = level
         self._groups = groups
-        self._transactions = transactions
         self._missing_topics = missing_topics
         self._load = load
         self._wake_report = trio.Event()
@@ -298,7 +294,6 @@ class ControllerSession:
                 disk=self._disk_space(),
                 level=self._level(),
                 groups=self._groups(),
-                transactions=self._transactions(),
                 certificate_ends_ms=self._certificate_ends_ms(),
                 missing_topics=self._missing_topics(),
                 load=self._load(),
@@ -341,8 +336,8 @@ class ControllerSession:
         self._clock.on_heartbeat(response, sent_ms=sent_ms)
         if self.status is not before:
             _log.info("status_changed before=%s after=%s", before.value, self.status.value)
-        for listener in self._listeners:
-            listener.on_heartbeat(response, sent_ms=sent_ms, now_ms=now_ms)
+        if self._listener is not None:
+            self._listener.on_heartbeat(response, sent_ms=sent_ms, now_ms=now_ms)
         if self.core.may_shut_down:
             self.may_shut_down.set()
 

@@ -103,6 +103,8 @@ def _of(subject: Subject) -> str:
         None if subject.topic is None else f"{subject.topic}-{subject.partition}",
         None if subject.broker_id is None else f"broker {subject.broker_id}",
         None if subject.group_id is None else f"group {subject.group_id}",
+        None if subject.transactional_id is None else f"transactional id {subject.transactional_id}",
+        None if subject.producer_id is None else f"producer {subject.producer_id}",
     ]
     said = ", ".join(part for part in parts if part is not None)
     return f" ({said})" if said else ""

@@ -83,15 +83,15 @@ def test_a_later_revision_that_says_nothing_of_releases_is_refused(empty_url: st
 
 def test_a_later_revision_that_our_level_is_enough_for_is_accepted_and_left_alone(empty_url: str) -> None:
     schema.upgrade(empty_url)
-    _set_later(empty_url, "0011", NEWEST)
-    assert schema.upgrade(empty_url) == "0011"
-    assert schema.upgrade(empty_url, UNTOLD) == "0011"
-    assert migrate.current_revision(empty_url) == "0011"
+    _set_later(empty_url, "0012", NEWEST)
+    assert schema.upgrade(empty_url) == "0012"
+    assert schema.upgrade(empty_url, UNTOLD) == "0012"
+    assert migrate.current_revision(empty_url) == "0012"
 
 
 def test_a_later_revision_that_needs_a_later_release_is_refused_by_name(empty_url: str) -> None:
     schema.upgrade(empty_url)
-    _set_later(empty_url, "0012", NEWEST + 1)
+    _set_later(empty_url, "0013", NEWEST + 1)
     with pytest.raises(schema.MigrationFailed, match="needs a release whose own level is 2 or more"):
         schema.upgrade(empty_url)
 
@@ -131,10 +131,10 @@ def test_what_a_level_needs_of_the_database_is_said_in_words(empty_url: str) -> 
         assert "is at revision 0008, and 0009 is needed" in str(asked())
         schema.upgrade(empty_url, UNTOLD)
         assert asked() is None
-        assert "at revision 0009, and 0010 is needed" in str(asked(2))
+        assert "at revision 0009, and 0011 is needed" in str(asked(2))
         schema.upgrade(empty_url)
         assert asked(2) is None
-        _set_later(empty_url, "0012", NEWEST + 1)
+        _set_later(empty_url, "0013", NEWEST + 1)
         assert "needs a release" in str(asked())
     finally:
         store.close()

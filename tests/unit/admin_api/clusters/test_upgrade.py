@@ -119,7 +119,7 @@ async def test_a_standby_of_the_old_release_stands_in_the_way(zookeeper: MemoryZ
     ("statement", "reason"),
     [
         ("drop table alembic_version", "has no tables yet"),
-        ("update alembic_version set version_num = '0009'", "is at revision 0009, and 0010 is needed"),
+        ("update alembic_version set version_num = '0009'", "is at revision 0009, and 0011 is needed"),
         ("update alembic_version set version_num = '9999'", "is at revision '9999', which this release"),
     ],
 )
@@ -176,7 +176,7 @@ async def test_a_database_that_the_next_level_can_not_use_stands_in_the_way(
         await rest.store.write(lambda connection: connection.execute(SET_BACK))
         shown = (await rest.client.get("/clusters/prod/upgrade")).json()
         assert [(one["kind"], one["name"]) for one in shown["blockers"]] == [("database", "the database")]
-        assert shown["blockers"][0]["reason"].startswith("is at revision 0009, and 0010 is needed")
+        assert shown["blockers"][0]["reason"].startswith("is at revision 0009, and 0011 is needed")
         assert not shown["can_finalize"]
         refused = await rest.post(FINALIZE, {})
         assert problem(refused) == (409, "upgrade_blocked")

@@ -12,7 +12,8 @@ from controller.core.floor import Floors
 from controller.core.image import ClusterImage
 from controller.core.loss import LogEnds
 from controller.core.records import PartitionRecord, RemoveTopicRecord, TopicRecord
-from controller.core.transaction_watch import ASK_AGAIN_MS, STATE_TOPIC, SUSPECT_AFTER_MS, TransactionWatch
+from controller.core.shards import TRANSACTIONS_TOPIC
+from controller.core.transaction_watch import ASK_AGAIN_MS, SUSPECT_AFTER_MS, TransactionWatch
 from springtide.contract.epochs import LeaderEpoch, PartitionEpoch
 from springtide.contract.lag_report import PartitionLag
 from springtide.contract.partition_state import WRITER_IDS, PartitionState, Shard, TopicState, WriterId
@@ -32,9 +33,9 @@ class Desk:
         self.image = ClusterImage()
         self.watch = TransactionWatch(AlarmBook(alarms_max=10), suspects_max=suspects_max)
         self.now_ms = 0
-        for topic, count in (("orders", 2), (STATE_TOPIC, len(OWNERS))):
+        for topic, count in (("orders", 2), (TRANSACTIONS_TOPIC, len(OWNERS))):
             for number in range(count):
-                self.own(topic, number, OWNERS[number] if topic == STATE_TOPIC else None)
+                self.own(topic, number, OWNERS[number] if topic == TRANSACTIONS_TOPIC else None)
             state = TopicState(topic_id=f"id-of-{topic}", topic=topic, partitions=count, replication_factor=1)
             self.image.replay(TopicRecord(state=state, change=CHANGE))
 
@@ -132,7 +133,7 @@ def test_what_can_not_be_asked_is_not_concluded(missing: str) -> None:
         case "a coordinator":
             desk.tell(1001, SUSPECT, shards=(0, 1))
         case _:
-            desk.own(STATE_TOPIC, 1, 1002)  # what 1001 still serves is not its own any more
+            desk.own(TRANSACTIONS_TOPIC, 1, 1002)  # what 1001 still serves is not its own any more
             desk.tell(1001, SUSPECT, shards=(0, 1))
             desk.tell(1002, SUSPECT, shards=(2,))
     for _ in range(5):
