@@ -32,6 +32,8 @@ from springtide.wire.messages import (
 
 COMMIT_MS_MAX: Final = 30_000
 """The time that a marker has to be committed: Kafka's request.timeout.ms."""
+MARKERS_MAX: Final = 10_000
+"""Markers that one request may have written, which takes a third of a second; coordinators send 500."""
 
 
 def handle(context: BrokerContext, request: Request, message: WriteTxnMarkersRequest) -> None:
@@ -75,6 +77,9 @@ def handle(context: BrokerContext, request: Request, message: WriteTxnMarkersReq
         return
     if not allows(context.level(), TRANSACTIONS):
         refuse(request, message, ErrorCode.UNSUPPORTED_VERSION)
+        return
+    if len(asked) > MARKERS_MAX:
+        refuse(request, message, ErrorCode.INVALID_REQUEST)
         return
     if not asked:
         finish(())

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import random
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import aiokafka
+import confluent_kafka
+import kafka
 import pytest
 import trio
 
@@ -172,6 +177,98 @@ def test_tools_see_what_is_open_and_can_end_it(tmp_path: Path) -> None:
         assert await described() == (0, -1, 1)
         assert await producer.end(coordinator_epoch=5) is NONE
         assert await described() == (0, 5, -1)
+
+    with_coordinator(tmp_path, test)
+
+
+def values_to_librdkafka(bootstrap: str, isolation: str) -> list[bytes]:
+    settings = {"bootstrap.servers": bootstrap, "group.id": "g", "isolation.level": isolation}
+    consumer = confluent_kafka.Consumer(settings | {"enable.partition.eof": True})
+    consumer.assign([confluent_kafka.TopicPartition("orders", 0, 0)])
+    values: list[bytes] = []
+    while True:
+        message = consumer.poll(30)
+        assert message is not None, "the end was not reached"
+        error = message.error()
+        if error is not None:
+            assert error.code() == confluent_kafka.KafkaError._PARTITION_EOF, error
+            consumer.close()
+            return values
+        values.append(message.value() or b"")
+
+
+def values_to_kafka_python(bootstrap: str, isolation: str) -> list[bytes]:
+    consumer = kafka.KafkaConsumer(bootstrap_servers=bootstrap, isolation_level=isolation)
+    try:
+        place = kafka.TopicPartition("orders", 0)
+        consumer.assign([place])
+        consumer.seek(place, 0)
+        (end,) = consumer.end_offsets([place]).values()
+        values: list[bytes] = []
+        while consumer.position(place) < end:
+            for records in consumer.poll(timeout_ms=1_000).values():
+                values += [record.value for record in records]
+        return values
+    finally:
+        consumer.close()
+
+
+def values_to_aiokafka(bootstrap: str, isolation: str) -> list[bytes]:
+    async def read_all() -> list[bytes]:
+        consumer = aiokafka.AIOKafkaConsumer(bootstrap_servers=bootstrap, isolation_level=isolation)
+        await consumer.start()
+        try:
+            place = aiokafka.TopicPartition("orders", 0)
+            consumer.assign([place])
+            consumer.seek(place, 0)
+            (end,) = (await consumer.end_offsets([place])).values()
+            values: list[bytes] = []
+            while await consumer.position(place) < end:
+                for records in (await consumer.getmany(place, timeout_ms=1_000)).values():
+                    values += [record.value for record in records]
+            return values
+        finally:
+            await consumer.stop()
+
+    return asyncio.run(read_all())
+
+
+READERS = [values_to_librdkafka, values_to_kafka_python, values_to_aiokafka]
+
+
+@pytest.mark.parametrize("values_to", READERS, ids=lambda one: one.__name__)
+def test_stock_clients_read_what_was_committed_of_interleaved_transactions(
+    tmp_path: Path, values_to: Callable[[str, str], list[bytes]]
+) -> None:
+    """Transactions overlap in one partition, half of them are aborted, and a reader needs several fetches."""
+
+    async def test(raw: Raw, cluster: ClusterInProcess) -> None:
+        rng = random.Random(5)
+        producers = [Producer(raw, f"t{number}", producer_id=number) for number in range(6)]
+        open_: dict[Producer, list[bytes]] = {}
+        everything: list[bytes] = []
+        kept: set[bytes] = set()
+        for number in range(120):
+            producer = rng.choice(producers)
+            if producer in open_ and rng.random() < 0.4:
+                commits = rng.random() < 0.5
+                assert await producer.end(commits=commits) is NONE
+                ended = open_.pop(producer)
+                kept.update(ended if commits else ())
+                continue
+            value = b"%d " % number * rng.randrange(1, 2_000)
+            error, _ = await producer.produce(value)
+            assert error is NONE
+            open_.setdefault(producer, []).append(value)
+            everything.append(value)
+        for producer, values in open_.items():
+            assert await producer.end(commits=True) is NONE
+            kept.update(values)
+        committed = [value for value in everything if value in kept]
+        assert 20 < len(committed) < len(everything)
+        bootstrap = cluster.bootstrap()
+        assert await trio.to_thread.run_sync(values_to, bootstrap, "read_uncommitted") == everything
+        assert await trio.to_thread.run_sync(values_to, bootstrap, "read_committed") == committed
 
     with_coordinator(tmp_path, test)
 

@@ -10,7 +10,7 @@ import pytest
 from dataplane.core.results import AppendResult
 from dataplane.core.transactions import MarkerToWrite
 from dataplane.handlers import write_txn_markers
-from dataplane.handlers.write_txn_markers import COMMIT_MS_MAX
+from dataplane.handlers.write_txn_markers import COMMIT_MS_MAX, MARKERS_MAX
 from dataplane.shell.metrics import BrokerCounters
 from dataplane.shell.produces import Produces
 from springtide.levels import TRANSACTIONS, Level
@@ -167,3 +167,10 @@ def test_below_the_level_that_has_transactions_no_marker_is_written() -> None:
 def test_a_request_without_a_marker_is_answered() -> None:
     assert [told(answer) for answer in Broker().ask()] == [[]]
     assert [told(answer) for answer in Broker().ask(marker())] == [[]]
+
+
+def test_a_request_is_bounded() -> None:
+    broker = Broker(WAITS)
+    (answer,) = broker.ask(marker(orders=[0] * (MARKERS_MAX + 1)))
+    assert {error for *_, error in told(answer)} == {ErrorCode.INVALID_REQUEST}
+    assert broker.markers == []
