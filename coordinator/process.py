@@ -22,6 +22,7 @@ from coordinator.config import CoordinatorConfig
 from coordinator.core.group_news import NewsOfGroups
 from coordinator.core.groups.machine import GroupMachine
 from coordinator.core.machine import Machine
+from coordinator.core.transaction_news import NewsOfTransactions
 from coordinator.core.transactions.machine import TransactionMachine
 from coordinator.handlers.context import CoordinatorContext
 from coordinator.handlers.table import HANDLERS
@@ -33,7 +34,7 @@ from coordinator.shell.shard_host import ShardHost
 from coordinator.shell.shard_metrics import collect_shards
 from coordinator.shell.shards import Shards
 from springtide.contract.partition_state import WriterId
-from springtide.contract.session import BrokerStatus, LevelShards, RegisterResponse
+from springtide.contract.session import BrokerStatus, HeartbeatResponse, LevelShards, RegisterResponse
 from springtide.contract.updates import ApplyFailure, NameWriterRequest, NameWriterResponse, UpdateBatch
 from springtide.node.cluster_view import ClusterView
 from springtide.node.controller_session import ControllerSession
@@ -104,6 +105,7 @@ class CoordinatorProcess:
             view=self.view, net=node.net, clock=node.clock, client_id=f"coordinator-{node.node_id}"
         )
         self.groups = GroupWatch(self._group_machines, ends, node.clock)
+        self.news_of_transactions = NewsOfTransactions(self._transaction_machines)
         self.news = NewsOfGroups(self._group_machines, lambda: self.groups.troubles, self.groups.take_lags)
         context = CoordinatorContext(
             **node.context_parts(),
@@ -121,7 +123,8 @@ class CoordinatorProcess:
             on_registered=self._on_registered,
             level=self._level,
             groups=self.news.take,
-            listener=self.news,
+            transactions=lambda: self.news_of_transactions.take(node.clock.mono_ms(), node.clock.wall_ms()),
+            listener=self,
         )
         node.complete(
             self.session,
@@ -172,7 +175,14 @@ class CoordinatorProcess:
             shards.send_written()
 
     def _group_machines(self) -> list[GroupMachine]:
-        return [machine for machine in self.shards.served() if isinstance(machine, GroupMachine)]
+        return [machine for machine in self.shards.served().values() if isinstance(machine, GroupMachine)]
+
+    def _transaction_machines(self) -> dict[int, TransactionMachine]:
+        return {
+            shard: machine
+            for shard, machine in self.transactions.served().items()
+            if isinstance(machine, TransactionMachine)
+        }
 
     async def _name_writer(self, topic_id: str, partition: int, found: WriterId | None) -> NameWriterResponse:
         return await self.node.client.name_writer(
@@ -184,6 +194,11 @@ class CoordinatorProcess:
                 found=found,
             )
         )
+
+    def on_heartbeat(self, response: HeartbeatResponse, *, sent_ms: int, now_ms: int) -> None:
+        """HeartbeatListener."""
+        self.news.on_heartbeat(response, sent_ms=sent_ms, now_ms=now_ms)
+        self.news_of_transactions.on_heartbeat(response)
 
     async def _on_registered(self, response: RegisterResponse) -> None:
         self.view.cluster_id = response.cluster_id

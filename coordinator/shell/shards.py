@@ -112,10 +112,10 @@ class Shards:
         """Return the hosts of the shards that are owned or followed, for metrics."""
         return tuple(self._hosts.values())
 
-    def served(self) -> list[Machine]:
-        """Return the machines of the shards that are served now."""
-        hosts = (self._hosts[shard].runtime for shard in sorted(self._hosts))
-        return [runtime.machine for runtime in hosts if runtime.phase is ShardPhase.SERVING]
+    def served(self) -> dict[int, Machine]:
+        """Return the machines of the shards that are served now, by number."""
+        hosts = ((shard, self._hosts[shard].runtime) for shard in sorted(self._hosts))
+        return {shard: runtime.machine for shard, runtime in hosts if runtime.phase is ShardPhase.SERVING}
 
     # The session
 
