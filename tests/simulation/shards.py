@@ -19,11 +19,13 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from functools import partial
 from operator import itemgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from controller.core.events import AdmitCoordinators, MaintainCoordinators, RemoveMember
 from controller.core.records import MemberKind
+from controller.core.shards import COORDINATOR_TOPICS
 from coordinator.core.opening import OPENING_KEY
 from coordinator.core.replay import NO_WRITER
 from coordinator.core.shard import ShardPhase
@@ -33,10 +35,23 @@ from springtide.contract.partition_state import NO_COORDINATOR, PartitionKey, Sh
 from springtide.node.sharding import GROUPS_TOPIC
 from springtide.wire.record_batch import BatchHeader, iter_headers
 from springtide.wire.records import Record, iter_records
-from tests.kit.coordinator.counter import CELLS, COUNTER, Increment, client_key, decode_last
+from tests.kit.coordinator.counter import (
+    CELLS,
+    COUNTER,
+    CounterMachine,
+    Increment,
+    client_key,
+    decode_last,
+)
 from tests.simulation.controller_node import FIRST_COORDINATOR_ID
-from tests.simulation.coordinator_node import SHARDS_SIMULATED, CoordinatorNode
+from tests.simulation.coordinator_node import (
+    BATCH_BYTES_MAX,
+    SHARDS_SIMULATED,
+    TICK_MS_MAX,
+    CoordinatorNode,
+)
 from tests.simulation.counter_clients import CounterClient, Question
+from tests.simulation.shard_seat import ShardSeat
 from tests.simulation.violation import Violation
 
 if TYPE_CHECKING:
@@ -61,6 +76,8 @@ class Shards:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.key: PartitionKey | None = None
+        #: Of the topics of coordinators, by name.
+        self.topic_ids: dict[str, str] = {}
         ids = range(FIRST_COORDINATOR_ID, FIRST_COORDINATOR_ID + cluster.options.coordinators)
         self.nodes = [CoordinatorNode(coordinator_id, cluster, self) for coordinator_id in ids]
         self.wanted: dict[int, tuple[bool, bool]] = {}
@@ -97,6 +114,22 @@ class Shards:
         state = None if self.key is None else self.cluster.truth(self.key)
         return None if state is None else state.shard
 
+    # --- coordinators -----------------------------------------------------------------------------------
+
+    def seats_of(self, node: CoordinatorNode) -> dict[str, ShardSeat]:
+        """Return what a coordinator runs: the shard that counts."""
+        tick_ms = min(2 * self.cluster.options.pace_ms, TICK_MS_MAX)
+        seat = ShardSeat(
+            node,
+            partial(CounterMachine, tick_ms=tick_ms),
+            batch_bytes_max=BATCH_BYTES_MAX,
+            on_step=lambda _: self.check(node),
+        )
+        return {GROUPS_TOPIC: seat}
+
+    def seat_for(self, node: CoordinatorNode, request: Any) -> ShardSeat:
+        return node.seat
+
     # --- life -------------------------------------------------------------------------------------------
 
     def start(self) -> None:
@@ -113,6 +146,8 @@ class Shards:
 
     def on_topic(self, topic: TopicState) -> None:
         """The controller publishes a topic."""
+        if topic.topic in COORDINATOR_TOPICS and not topic.deleting:
+            self.topic_ids.setdefault(topic.topic, topic.topic_id)
         if topic.topic == GROUPS_TOPIC and self.key is None:
             self.key = (topic.topic_id, 0)
             self.cluster.keys += self.keys
