@@ -18,6 +18,8 @@ import pytest
 import trio
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
+from controller.core.events import FinalizeUpgrade, Process, UpgradeFinalized
+from springtide.levels import NEWEST, SUPPORTED, TRANSACTIONS, Level
 from springtide.node.sharding import TRANSACTIONS_TOPIC, shard_of
 from tests.kit.dataplane.cluster_in_process import ClusterInProcess, cluster_in_process
 
@@ -32,9 +34,9 @@ TIMEOUT_S = 60.0
 
 
 @asynccontextmanager
-async def a_cluster(root: Path, *brokers: int) -> AsyncIterator[ClusterInProcess]:
+async def a_cluster(root: Path, *brokers: int, level: Level = NEWEST) -> AsyncIterator[ClusterInProcess]:
     """Return brokers and two coordinators, with TOPIC of two partitions and OTHER of one."""
-    async with cluster_in_process(root) as cluster:
+    async with cluster_in_process(root, level=level) as cluster:
         await cluster.form(*(brokers or (1,)))
         await cluster.form_coordinators(1001, 1002, configs=QUICK)
         replicas = brokers or (1,)
@@ -311,6 +313,32 @@ def test_a_topic_that_is_deleted_meanwhile_needs_no_marker(tmp_path: Path) -> No
             await in_thread(send, producer, b"next")
             await in_thread(producer.commit_transaction, TIMEOUT_S)
             await until_committed(cluster, [b"kept", b"next"])
+
+    run(story)
+
+
+def test_a_cluster_has_transactions_from_its_level_on_without_a_restart(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with a_cluster(tmp_path, level=Level(TRANSACTIONS.since - 1)) as cluster:
+            with pytest.raises(KafkaException) as refused:
+                await in_thread(a_producer, cluster.bootstrap())
+            assert refused.value.args[0].code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+            controller = Process(
+                kind="controller",
+                process_id="c",
+                name="c",
+                version="test",
+                levels=SUPPORTED,
+                is_running=True,
+                is_active=True,
+            )
+            raised = FinalizeUpgrade(wall_ms=1, actor="test", controllers=(controller,))
+            assert isinstance(cluster.controller.submit(raised), UpgradeFinalized)
+            producer = await in_thread(a_producer, cluster.bootstrap())
+            producer.begin_transaction()
+            await in_thread(send, producer, b"committed")
+            await in_thread(producer.commit_transaction, TIMEOUT_S)
+            await until_committed(cluster, [b"committed"])
 
     run(story)
 

@@ -62,7 +62,7 @@ from springtide.contract.lag_report import LagReport
 from springtide.contract.partition_state import PartitionState
 from springtide.contract.session import BrokerStatus, HeartbeatRequest, RegisterRequest
 from springtide.contract.updates import NameWriterRequest, PollRequest, ProducerIdsRequest
-from springtide.levels import NEWEST, Level
+from springtide.levels import NEWEST, TRANSACTIONS, Level, allows
 from springtide.node.clock import MachineClock
 from springtide.node.config import NodeConfig
 from springtide.node.listeners import HostPort, ListenersSettings, metrics_listener, parse_listeners
@@ -425,7 +425,9 @@ class ClusterInProcess:
         await self.controller.wait_for(
             lambda: all(
                 {owner for _, owner in self.shard_owners(topic)} == {*coordinator_ids}
-                for topic in (GROUPS_TOPIC, TRANSACTIONS_TOPIC)
+                for topic in (GROUPS_TOPIC, TRANSACTIONS_TOPIC)[
+                    : 2 if allows(image.level, TRANSACTIONS) else 1
+                ]
             ),
             "shards have owners",
         )
