@@ -259,6 +259,12 @@ class CoordinatorProcess:
         yield from collect_quotas(self.node.quotas)
         yield from collect_shards(self._topics)
         yield from self.markers.collect()
+        stores = [machine.registry.store for machine in self._transaction_machines().values()]
+        ids, partitions = sum(len(one.transactions) for one in stores), sum(one.partitions for one in stores)
+        yield gauge("springtide_transactional_ids", "Transactional ids of the shards that are served", ids)
+        yield gauge(
+            "springtide_transaction_partitions", "Partitions in the transactions that are open", partitions
+        )
 
 
 async def listen(settings: CoordinatorSettings, ports: NodePorts) -> CoordinatorProcess:

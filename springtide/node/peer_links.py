@@ -63,7 +63,7 @@ class PeerLinks:
                 return await self._ask(peer, message, answer_type, version)
             raise TimeoutError("the peer is silent")
         except (OSError, trio.ClosedResourceError, FrameError, MalformedRequest) as error:
-            _log.debug("peer_not_asked node_id=%d api=%d cause=%r", peer.broker_id, message.API, error)
+            _log.debug("peer_not_asked node_id=%d api=%d cause=%s", peer.broker_id, message.API, error)
             return None
 
     def close(self) -> None:
@@ -80,7 +80,7 @@ class PeerLinks:
             try:
                 return await self._exchange(process, link, message, answer_type, version, body)
             except OSError as error:
-                _log.debug("peer_connection_over node_id=%d cause=%r", peer.broker_id, error)
+                _log.debug("peer_connection_over node_id=%d cause=%s", peer.broker_id, error)
         channel = await connect(self._net, self._clock, peer.host, peer.port, timeout_ms=CONNECT_MS_MAX)
         client: WireClient[None] = WireClient(self._client_id, answer_bytes_max=self._answer_bytes_max)
         return await self._exchange(process, (channel, client), message, answer_type, version, body)

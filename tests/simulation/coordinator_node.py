@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from controller.core.records import partition_key
 from coordinator.core.shard import ShardRuntime
-from springtide.contract.partition_state import PartitionState
+from springtide.contract.partition_state import PartitionKey, PartitionState
 from springtide.contract.session import LevelShards
 from springtide.node.core.session import MemberSession
 from springtide.node.sharding import GROUPS_TOPIC
@@ -46,10 +46,20 @@ class CoordinatorNode(Process):
         self.random = keyed_random(cluster.seed, self.name)
         self.link = CoordinatorLink(self)
         self.seats = shards.seats_of(self)
+        #: The partitions that it has heard of, in this life.
+        self.states: dict[PartitionKey, PartitionState] = {}
 
     @property
     def session(self) -> MemberSession:
         return self.link.session
+
+    @property
+    def wants_shutdown(self) -> bool:
+        return self.session.wants_shutdown
+
+    @wants_shutdown.setter
+    def wants_shutdown(self, is_wanted: bool) -> None:
+        self.session.wants_shutdown = is_wanted
 
     @property
     def seat(self) -> ShardSeat:
@@ -83,6 +93,7 @@ class CoordinatorNode(Process):
 
     def start(self) -> None:
         self.begin_life()
+        self.states.clear()
         for seat in self.seats.values():
             seat.begin_life()
         self.events.note(f"{self.name} starts")
@@ -122,7 +133,8 @@ class CoordinatorNode(Process):
     # --- what it hears ----------------------------------------------------------------------------------
 
     def on_state(self, state: PartitionState) -> None:
-        """The metadata stream brings a shard's state."""
+        """The metadata stream brings a partition's state."""
+        self.states[partition_key(state)] = state
         for topic, seat in self.seats.items():
             if partition_key(state) == (self.shards.topic_ids.get(topic), 0):
                 seat.on_state(state)
@@ -140,4 +152,4 @@ class CoordinatorNode(Process):
         return tuple(told)
 
     def _on_request(self, source: str, request: Any, answer: Callable[[Any], None]) -> None:
-        self.run_in_life(self.life, partial(self.shards.seat_for(self, request).take, request, answer))
+        self.run_in_life(self.life, partial(self.shards.take, self, request, answer))

@@ -73,7 +73,7 @@ class ShardSeat:
         self._on_step = on_step
         self.runtime: ShardRuntime | None = None
         self.told_level: set[int] = set()
-        self._begun = 0
+        self.begun = 0
         self._state: PartitionState | None = None
         #: The last writer that came with the shard and was taken for an opening, in this life.
         self._taken: WriterId | None = None
@@ -154,13 +154,13 @@ class ShardSeat:
         return ShardGiven(shard.writer, self.node.random.randbytes(16))
 
     def _begin_anew(self, begun: int) -> None:
-        if self._begun == begun:
+        if self.begun == begun:
             self.end()
             if self.is_owner or self._is_standby:
                 self._begin()
 
     def end(self) -> None:
-        self._begun += 1
+        self.begun += 1
         self.runtime = None
         self._queue.clear()
         self._waiting.clear()
@@ -184,10 +184,10 @@ class ShardSeat:
         self._is_stepping = False
 
     def _carry_out(self, effect: ShardEffect) -> None:
-        begun = self._begun
+        begun = self.begun
 
         def submit(event: ShardEvent) -> None:
-            if self._begun == begun:
+            if self.begun == begun:
                 self._submit(event)
 
         match effect:
@@ -243,13 +243,13 @@ class ShardSeat:
             self._submit(TimerFired(key, self.node.clock.wall_ms))
 
     def _ask_writer(self, effect: AskWriter, begun: int) -> None:
-        if self._begun != begun or self.runtime is None or self.runtime.phase is not ShardPhase.ASKING:
+        if self.begun != begun or self.runtime is None or self.runtime.phase is not ShardPhase.ASKING:
             return
 
         def named(writer: WriterId | None) -> None:
             if writer is None:
                 self.node.after(ASK_AGAIN_MS, partial(self._ask_writer, effect, begun))
-            elif self._begun == begun:
+            elif self.begun == begun:
                 self._submit(WriterNamed(effect.ask, writer, self.node.random.randbytes(16)))
 
         assert self._state is not None
@@ -279,7 +279,7 @@ class ShardSeat:
         if not self._is_standby:
             self.told_level.clear()
         if self.runtime is None:
-            self._begin_anew(self._begun)
+            self._begin_anew(self.begun)
             return
         self._tell_leader()
         if self.is_owner != was_owner:
@@ -297,11 +297,11 @@ class ShardSeat:
         if self.runtime.has_unsent:
             self.node.cluster.marks.reached("shard.turn.of.several")
         else:
-            self.node.after(self.node.random.uniform(0, TURN_MS_MAX), partial(self._end_turn, self._begun))
+            self.node.after(self.node.random.uniform(0, TURN_MS_MAX), partial(self._end_turn, self.begun))
         self._submit(RequestCame(self._tokens, with_token(request, self._tokens)))
 
     def _end_turn(self, begun: int) -> None:
-        if self._begun == begun:
+        if self.begun == begun:
             self._submit(TurnEnded())
 
 

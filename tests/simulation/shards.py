@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -56,6 +56,8 @@ from tests.simulation.violation import Violation
 
 if TYPE_CHECKING:
     from coordinator.core.shard import ShardRuntime
+    from dataplane.core.replica import Replica
+    from tests.simulation.broker_node import BrokerNode
     from tests.simulation.cluster import Cluster
 
 ACTOR = "operator"
@@ -127,8 +129,9 @@ class Shards:
         )
         return {GROUPS_TOPIC: seat}
 
-    def seat_for(self, node: CoordinatorNode, request: Any) -> ShardSeat:
-        return node.seat
+    def take(self, node: CoordinatorNode, request: Any, answer: Callable[[Any], None]) -> None:
+        """A request comes to a coordinator."""
+        node.seat.take(request, answer)
 
     # --- life -------------------------------------------------------------------------------------------
 
@@ -232,6 +235,22 @@ class Shards:
         return None
 
     # --- judging ----------------------------------------------------------------------------------------
+
+    def keeps(self, key: PartitionKey) -> bool:
+        """Return whether the bytes of a partition's batches are needed to judge it."""
+        return False
+
+    def judges(self, key: PartitionKey) -> bool:
+        """Return whether the checker of histories leaves the partition to this judge."""
+        return key == self.key
+
+    def on_replica_touched(self, broker: BrokerNode, key: PartitionKey, replica: Replica) -> None:
+        pass
+
+    def on_high_watermark(self, key: PartitionKey, log: LogPort, end_offset: int) -> None:
+        """More of a partition is committed."""
+        if key == self.key:
+            self.on_committed(log, end_offset)
 
     def on_committed(self, log: LogPort, end_offset: int) -> None:
         """The log is committed up to this offset."""

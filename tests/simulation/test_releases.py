@@ -126,7 +126,9 @@ def test_a_row_that_the_last_release_would_write_otherwise_is_a_violation(
     with pytest.raises(Violation, match="U2: cluster is unreadable to the last release"):
         cluster.mixed.row("cluster", msgspec.structs.replace(state, change=change), Release.THIS)
     monkeypatch.setattr(
-        rows, "encode_row", lambda record, version: original(record, version)[:-1] + b',"new":1}'
+        rows,
+        "encode_row",
+        lambda record, version: original(record, version).replace(b'"configs":{},', b""),
     )
     with pytest.raises(Violation, match=r"U2: cluster is .*, and the last release makes"):
         cluster.mixed.row("cluster", state, Release.THIS)

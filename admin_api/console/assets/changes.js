@@ -96,6 +96,10 @@ export function deleteGroup(own, id) {
   return { title: `Delete group ${id}`, before: "Its offsets go with it: clients that come back begin where auto.offset.reset says.", request: () => ({ method: "DELETE", path: own }) };
 }
 
+export function abortTransaction(own, id) {
+  return { title: `Abort the transaction of ${id}`, before: "Its producer is fenced: it gets an error, and has to begin again.", request: () => ({ method: "POST", path: `${own}:abort`, body: {} }) };
+}
+
 /** own: the broker's address. */
 export function drainBroker(own, id) {
   return { title: `Drain broker ${id}`, fields: [THROTTLE], versionOf: own, request: (values) => ({ method: "POST", path: `${own}:drain`, body: numbers(values, ["throttle_bytes_per_s"]) }) };
