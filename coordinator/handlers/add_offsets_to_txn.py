@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coordinator.core.transaction_records import TransactionPartition
-from coordinator.core.transactions.requests import AddPartitions, PartitionsReply
+from coordinator.core.transactions.requests import AddToTransaction, PartitionsReply
 from coordinator.handlers.asking import NO_SHARD, shard_in
 from coordinator.handlers.context import CoordinatorContext
 from coordinator.handlers.transactions import ask_transaction, check_id, fenced_as
@@ -35,7 +35,7 @@ def handle(context: CoordinatorContext, request: Request, message: AddOffsetsToT
         ask_transaction(
             context,
             message.transactional_id,
-            lambda token: AddPartitions(
+            lambda token: AddToTransaction(
                 token=token,
                 transactional_id=message.transactional_id,
                 producer_id=message.producer_id,

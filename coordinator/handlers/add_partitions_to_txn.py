@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from coordinator.core.transaction_records import TransactionPartition
-from coordinator.core.transactions.requests import AddPartitions, PartitionsReply, VerifyPartitions
+from coordinator.core.transactions.requests import AddToTransaction, PartitionsReply, VerifyPartitions
 from coordinator.handlers.context import CoordinatorContext
 from coordinator.handlers.transactions import ask_transaction, check_id, fenced_as
 from springtide.levels import TRANSACTIONS, allows
@@ -62,7 +62,7 @@ def _of_producer(context: CoordinatorContext, request: Request, message: AddPart
     ask_transaction(
         context,
         transactional_id,
-        lambda token: AddPartitions(
+        lambda token: AddToTransaction(
             token=token,
             transactional_id=transactional_id,
             producer_id=message.v3_and_below_producer_id,
@@ -111,7 +111,7 @@ def _of_members(
 
 def _ask(
     asked: AddPartitionsToTxnTransaction, places: tuple[TransactionPartition, ...], token: int
-) -> AddPartitions | VerifyPartitions:
+) -> AddToTransaction | VerifyPartitions:
     if asked.verify_only:
         return VerifyPartitions(
             token=token,
@@ -120,7 +120,7 @@ def _ask(
             producer_epoch=asked.producer_epoch,
             partitions=places,
         )
-    return AddPartitions(
+    return AddToTransaction(
         token=token,
         transactional_id=asked.transactional_id,
         producer_id=asked.producer_id,

@@ -12,8 +12,8 @@ from itertools import repeat
 
 from coordinator.core.groups.requests import (
     CommitPendingOffsets,
-    Guard,
     MustVerify,
+    OffsetsGuard,
     OffsetsReply,
     OffsetToCommit,
 )
@@ -59,7 +59,7 @@ def handle(context: CoordinatorContext, request: Request, message: TxnOffsetComm
         for place, entry in named.known
     )
 
-    def submit(guard: Guard | None) -> None:
+    def submit(guard: OffsetsGuard | None) -> None:
         def make(token: int) -> CommitPendingOffsets:
             return CommitPendingOffsets(
                 token=token,
@@ -84,7 +84,7 @@ def handle(context: CoordinatorContext, request: Request, message: TxnOffsetComm
             assert isinstance(reply, ErrorCode)
             answer(TOLD.get(reply, reply), OffsetsReply(reply))
 
-    def verify(guard: Guard) -> None:
+    def verify(guard: OffsetsGuard) -> None:
         question = OffsetsQuestion(
             message.transactional_id,
             message.producer_id,

@@ -194,7 +194,7 @@ class DeleteOffsets(Struct, frozen=True, kw_only=True):
 # --- offsets of transactions -----------------------------------------------------------------------
 
 
-class Guard(NamedTuple):
+class OffsetsGuard(NamedTuple):
     """How the producer's last transaction had ended here when a commit was first seen: another end in
     between, and what was verified meanwhile proves nothing."""
 
@@ -213,13 +213,13 @@ class CommitPendingOffsets(Struct, frozen=True, kw_only=True):
     generation_id: int = -1
     member_id: str = ""
     instance_id: str | None = None
-    guard: Guard | None = None
+    guard: OffsetsGuard | None = None
 
 
 class MustVerify(Struct, frozen=True):
     """Nothing is written: ask the transaction's coordinator, and then again with the guard."""
 
-    guard: Guard
+    guard: OffsetsGuard
 
 
 class EndPendingOffsets(Struct, frozen=True, kw_only=True):

@@ -33,8 +33,8 @@ from coordinator.core.groups.registry import Registry, Turn
 from coordinator.core.groups.requests import (
     CommitPendingOffsets,
     EndPendingOffsets,
-    Guard,
     MustVerify,
+    OffsetsGuard,
     OffsetsReply,
     PendingOffsetsEnded,
 )
@@ -61,7 +61,7 @@ def commit_pending_offsets(registry: Registry, turn: Turn, request: CommitPendin
     if error is not ErrorCode.NONE:
         turn.reply(request.token, OffsetsReply(error))
         return
-    guard = Guard(registry.store.pending.ended.latest(request.producer_id))
+    guard = OffsetsGuard(registry.store.pending.ended.latest(request.producer_id))
     if not _is_open(registry, request):
         if request.guard is None:
             turn.reply(request.token, MustVerify(guard))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from coordinator.core.transaction_records import StoredTransaction, TransactionState
 from coordinator.core.transactions.id_patterns import UnknownPattern, compile_pattern
-from coordinator.core.transactions.registry import Registry, Turn
+from coordinator.core.transactions.registry import TransactionRegistry, TransactionTurn
 from coordinator.core.transactions.requests import (
     DescribedTransaction,
     DescribeTransactions,
@@ -22,13 +22,15 @@ _STATES = {state.title for state in TransactionState} | {"Dead", "PrepareEpochFe
 """All that Kafka knows; no transaction is listed in the last two."""
 
 
-def describe_transactions(registry: Registry, turn: Turn, request: DescribeTransactions) -> None:
+def describe_transactions(
+    registry: TransactionRegistry, turn: TransactionTurn, request: DescribeTransactions
+) -> None:
     described = tuple(_describe(registry, asked) for asked in request.transactional_ids)
     turn.reply(request.token, DescribeTransactionsReply(described))
     turn.reads = True
 
 
-def _describe(registry: Registry, transactional_id: str) -> DescribedTransaction:
+def _describe(registry: TransactionRegistry, transactional_id: str) -> DescribedTransaction:
     stored = registry.store.committed(transactional_id)
     if not transactional_id or stored is None:
         error = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND if transactional_id else ErrorCode.INVALID_REQUEST
@@ -45,7 +47,9 @@ def _describe(registry: Registry, transactional_id: str) -> DescribedTransaction
     )
 
 
-def list_transactions(registry: Registry, turn: Turn, request: ListTransactions) -> None:
+def list_transactions(
+    registry: TransactionRegistry, turn: TransactionTurn, request: ListTransactions
+) -> None:
     unknown = tuple(state for state in request.states if state not in _STATES)
     try:
         matches = compile_pattern(request.pattern) if request.pattern else None

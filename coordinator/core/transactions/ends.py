@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from coordinator.core.transaction_records import NO_PRODUCER_ID, StoredTransaction, TransactionState
-from coordinator.core.transactions.registry import Completed, Prepared, Registry, Turn
+from coordinator.core.transactions.registry import Completed, Prepared, TransactionRegistry, TransactionTurn
 from coordinator.core.transactions.requests import (
     EndTransaction,
     EndTransactionReply,
@@ -48,7 +48,7 @@ from springtide.wire.errors import ErrorCode
 _COMMITS = frozenset({TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT})
 
 
-def end_transaction(registry: Registry, turn: Turn, request: EndTransaction) -> None:
+def end_transaction(registry: TransactionRegistry, turn: TransactionTurn, request: EndTransaction) -> None:
     store, transactional_id = registry.store, request.transactional_id
     stored = store.latest(transactional_id)
     if store.is_under_way(transactional_id):
@@ -121,7 +121,7 @@ def _check_again(stored: StoredTransaction, request: EndTransaction) -> ErrorCod
     return ErrorCode.CONCURRENT_TRANSACTIONS if stored.state in PREPARED else ErrorCode.NONE
 
 
-def _decide(turn: Turn, request: EndTransaction, stored: StoredTransaction) -> None:
+def _decide(turn: TransactionTurn, request: EndTransaction, stored: StoredTransaction) -> None:
     bumps = request.version >= BUMPS_AT_END
     needs_id = bumps and is_exhausted(stored.producer_epoch)
     if needs_id and request.fresh_producer_id is None:
@@ -144,12 +144,14 @@ def _decide(turn: Turn, request: EndTransaction, stored: StoredTransaction) -> N
 
 
 def _answer(
-    turn: Turn, request: EndTransaction, error: ErrorCode, owner: tuple[int, int] | None = None
+    turn: TransactionTurn, request: EndTransaction, error: ErrorCode, owner: tuple[int, int] | None = None
 ) -> None:
     turn.reply(request.token, EndTransactionReply(error, *(owner or ())))
 
 
-def follow_decisions(registry: Registry, turn: Turn, transactional_ids: Iterable[str]) -> None:
+def follow_decisions(
+    registry: TransactionRegistry, turn: TransactionTurn, transactional_ids: Iterable[str]
+) -> None:
     """Let the markers of those ids be due whose end is decided by a committed record. A transaction without
     partitions needs none."""
     without: list[str] = []
@@ -164,7 +166,7 @@ def follow_decisions(registry: Registry, turn: Turn, transactional_ids: Iterable
     complete(registry, turn, without)
 
 
-def markers_written(registry: Registry, turn: Turn, request: MarkersWritten) -> None:
+def markers_written(registry: TransactionRegistry, turn: TransactionTurn, request: MarkersWritten) -> None:
     """Strike partitions off; write the end when it was the last. The record is answered once it is
     committed."""
     end = (request.producer_id, request.producer_epoch)
@@ -175,7 +177,7 @@ def markers_written(registry: Registry, turn: Turn, request: MarkersWritten) -> 
     turn.reply(request.token, MarkersReply(max(0, left)))
 
 
-def complete(registry: Registry, turn: Turn, transactional_ids: Iterable[str]) -> None:
+def complete(registry: TransactionRegistry, turn: TransactionTurn, transactional_ids: Iterable[str]) -> None:
     """Record that all partitions have their markers, where that is not being written."""
     written: list[str] = []
     for transactional_id in transactional_ids:
@@ -187,6 +189,6 @@ def complete(registry: Registry, turn: Turn, transactional_ids: Iterable[str]) -
         turn.work = Completed(tuple(written))
 
 
-def on_completed(registry: Registry, work: Completed) -> None:
+def on_completed(registry: TransactionRegistry, work: Completed) -> None:
     for transactional_id in work.transactional_ids:
         registry.markers.remove(transactional_id)

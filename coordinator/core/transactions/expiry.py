@@ -4,15 +4,15 @@ on alone (TimerDue.expiry_ms): a producer whose id is forgotten can't go on."""
 from __future__ import annotations
 
 from coordinator.core.transactions.options import EXPIRED_PER_STEP, EXPIRY_KEYS_PER_STEP
-from coordinator.core.transactions.registry import ExpiryTimer, Registry, Turn
+from coordinator.core.transactions.registry import IdExpiryTimer, TransactionRegistry, TransactionTurn
 from coordinator.core.transactions.state import is_idle
 
 
-def on_expiry_timer(registry: Registry, turn: Turn, expiry_ms: int | None) -> None:
+def on_expiry_timer(registry: TransactionRegistry, turn: TransactionTurn, expiry_ms: int | None) -> None:
     """Look at some ids; the next step continues where this one ended. While expiry_ms is None, at none."""
     options, store = registry.options, registry.store
     if expiry_ms is None:
-        turn.timers[ExpiryTimer()] = turn.now_ms + options.expiration_check_ms
+        turn.timers[IdExpiryTimer()] = turn.now_ms + options.expiration_check_ms
         return
     if not registry.unchecked:
         registry.unchecked = sorted((key for key, _ in store.transactions.latest_items()), reverse=True)
@@ -27,4 +27,4 @@ def on_expiry_timer(registry: Registry, turn: Turn, expiry_ms: int | None) -> No
         if expiry_ms - stored.updated_ms >= options.expiration_ms:
             turn.write(transactional_id, None)
     wait_ms = 0 if registry.unchecked else options.expiration_check_ms
-    turn.timers[ExpiryTimer()] = turn.now_ms + wait_ms
+    turn.timers[IdExpiryTimer()] = turn.now_ms + wait_ms

@@ -18,7 +18,7 @@ from coordinator.core.transaction_records import (
     TransactionState,
 )
 from coordinator.core.transactions.options import CLIENT_ID_CHARS_MAX, STRING_BYTES_MAX
-from coordinator.core.transactions.registry import Prepared, Registry, Turn
+from coordinator.core.transactions.registry import Prepared, TransactionRegistry, TransactionTurn
 from coordinator.core.transactions.requests import InitProducer, InitProducerReply, NeedsProducerId
 from coordinator.core.transactions.state import (
     EPOCH_MAX,
@@ -32,7 +32,7 @@ from coordinator.core.transactions.state import (
 from springtide.wire.errors import ErrorCode
 
 
-def init_producer(registry: Registry, turn: Turn, request: InitProducer) -> None:
+def init_producer(registry: TransactionRegistry, turn: TransactionTurn, request: InitProducer) -> None:
     error = _check(registry, request)
     stored = registry.store.latest(request.transactional_id)
     if error is not ErrorCode.NONE:
@@ -56,7 +56,7 @@ def init_producer(registry: Registry, turn: Turn, request: InitProducer) -> None
         _hand_over(registry, turn, request, stored)
 
 
-def _check(registry: Registry, request: InitProducer) -> ErrorCode:
+def _check(registry: TransactionRegistry, request: InitProducer) -> ErrorCode:
     if not 0 < len(request.transactional_id.encode()) <= STRING_BYTES_MAX:
         return ErrorCode.INVALID_REQUEST
     if not 0 < request.timeout_ms <= registry.options.timeout_ms_max:
@@ -66,7 +66,7 @@ def _check(registry: Registry, request: InitProducer) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def _create(registry: Registry, turn: Turn, request: InitProducer) -> None:
+def _create(registry: TransactionRegistry, turn: TransactionTurn, request: InitProducer) -> None:
     """Give a new id, also to a producer that had one before the transactional id expired."""
     if len(registry.store.transactions) >= registry.options.ids_max:
         turn.reply(request.token, InitProducerReply(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
@@ -99,7 +99,9 @@ def _may_own(stored: StoredTransaction, request: InitProducer) -> bool:
     )
 
 
-def _hand_over(registry: Registry, turn: Turn, request: InitProducer, stored: StoredTransaction) -> None:
+def _hand_over(
+    registry: TransactionRegistry, turn: TransactionTurn, request: InitProducer, stored: StoredTransaction
+) -> None:
     """Give the next epoch, or a fresh id where there is none; the same again to an owner that asks again."""
     producer_id, epoch = stored.producer_id, stored.producer_epoch
     last_epoch = request.producer_epoch if _tells_owner(request) else NO_PRODUCER_EPOCH
@@ -122,7 +124,9 @@ def _hand_over(registry: Registry, turn: Turn, request: InitProducer, stored: St
     _write(registry, turn, request, owned)
 
 
-def _write(registry: Registry, turn: Turn, request: InitProducer, owned: StoredTransaction) -> None:
+def _write(
+    registry: TransactionRegistry, turn: TransactionTurn, request: InitProducer, owned: StoredTransaction
+) -> None:
     registry.clients[request.transactional_id] = request.client_id[:CLIENT_ID_CHARS_MAX]
     turn.write(request.transactional_id, owned)
     turn.reply(request.token, InitProducerReply(ErrorCode.NONE, owned.producer_id, owned.producer_epoch))

@@ -21,14 +21,14 @@ from coordinator.core.transactions.options import TransactionOptions
 from coordinator.core.transactions.partitions import add_partitions, verify_partitions
 from coordinator.core.transactions.registry import (
     Completed,
-    ExpiryTimer,
+    IdExpiryTimer,
     Prepared,
-    Registry,
     TimeoutTimer,
-    Turn,
+    TransactionRegistry,
+    TransactionTurn,
 )
 from coordinator.core.transactions.requests import (
-    AddPartitions,
+    AddToTransaction,
     DescribeTransactions,
     EndTransaction,
     ForceAbort,
@@ -40,9 +40,9 @@ from coordinator.core.transactions.requests import (
 from coordinator.core.transactions.timeouts import begin_timeouts, force_abort, on_timeout_timer
 from springtide.wire.errors import ErrorCode
 
-_ON_REQUEST: dict[type, Callable[[Registry, Turn, Any], None]] = {
+_ON_REQUEST: dict[type, Callable[[TransactionRegistry, TransactionTurn, Any], None]] = {
     InitProducer: init_producer,
-    AddPartitions: add_partitions,
+    AddToTransaction: add_partitions,
     VerifyPartitions: verify_partitions,
     EndTransaction: end_transaction,
     MarkersWritten: markers_written,
@@ -59,18 +59,18 @@ class TransactionMachine:
     __slots__ = ("registry",)
 
     def __init__(self, options: TransactionOptions) -> None:
-        self.registry = Registry(options)
+        self.registry = TransactionRegistry(options)
 
     @property
     def markers(self) -> MarkerBook:
         return self.registry.markers
 
     def step(self, event: object, now_ms: int, wall_ms: int) -> StepOutcome:
-        turn = Turn(now_ms, wall_ms)
+        turn = TransactionTurn(now_ms, wall_ms)
         match event:
             case TimerDue(key=TimeoutTimer()):
                 on_timeout_timer(self.registry, turn)
-            case TimerDue(key=ExpiryTimer(), expiry_ms=expiry_ms):
+            case TimerDue(key=IdExpiryTimer(), expiry_ms=expiry_ms):
                 on_expiry_timer(self.registry, turn, expiry_ms)
             case _:
                 _ON_REQUEST[type(event)](self.registry, turn, event)
@@ -86,7 +86,7 @@ class TransactionMachine:
         self.registry.store.undo(offset)
 
     def written(self, work: Hashable, now_ms: int, wall_ms: int) -> StepOutcome:
-        turn = Turn(now_ms, wall_ms)
+        turn = TransactionTurn(now_ms, wall_ms)
         match work:
             case Prepared(transactional_ids):
                 follow_decisions(self.registry, turn, transactional_ids)
@@ -97,7 +97,7 @@ class TransactionMachine:
     def refused(self, work: Hashable, error: ErrorCode, now_ms: int, wall_ms: int) -> StepOutcome:
         """Write ends again whose markers are written: none is sent a second time. Of many decisions the first
         ones may have been in a batch of their own, which is committed."""
-        turn = Turn(now_ms, wall_ms)
+        turn = TransactionTurn(now_ms, wall_ms)
         match work:
             case Prepared(transactional_ids):
                 follow_decisions(self.registry, turn, transactional_ids)
@@ -107,10 +107,10 @@ class TransactionMachine:
 
     def opened(self, now_ms: int, wall_ms: int) -> StepOutcome:
         """Let markers of all decided ends be due, and time go on."""
-        registry, turn = self.registry, Turn(now_ms, wall_ms)
+        registry, turn = self.registry, TransactionTurn(now_ms, wall_ms)
         follow_decisions(registry, turn, sorted(registry.store.open_ids()))
         begin_timeouts(registry, turn)
-        turn.timers[ExpiryTimer()] = now_ms + registry.options.expiration_check_ms
+        turn.timers[IdExpiryTimer()] = now_ms + registry.options.expiration_check_ms
         return turn.outcome()
 
     def closed(self) -> tuple[int, ...]:

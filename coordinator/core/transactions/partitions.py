@@ -14,13 +14,13 @@ from coordinator.core.transaction_records import (
     encode_transaction,
 )
 from coordinator.core.transactions.options import TRANSACTION_BYTES_MAX
-from coordinator.core.transactions.registry import Registry, Turn
-from coordinator.core.transactions.requests import AddPartitions, PartitionsReply, VerifyPartitions
+from coordinator.core.transactions.registry import TransactionRegistry, TransactionTurn
+from coordinator.core.transactions.requests import AddToTransaction, PartitionsReply, VerifyPartitions
 from coordinator.core.transactions.state import BUMPS_AT_END, EPOCH_MAX, PREPARED, next_owner, with_partitions
 from springtide.wire.errors import ErrorCode
 
 
-def add_partitions(registry: Registry, turn: Turn, request: AddPartitions) -> None:
+def add_partitions(registry: TransactionRegistry, turn: TransactionTurn, request: AddToTransaction) -> None:
     store, transactional_id = registry.store, request.transactional_id
     stored = store.latest(transactional_id)
     error = check_owner(stored, request)
@@ -44,7 +44,7 @@ def add_partitions(registry: Registry, turn: Turn, request: AddPartitions) -> No
     _answer(turn, request, error)
 
 
-def check_owner(stored: StoredTransaction | None, request: AddPartitions | VerifyPartitions) -> ErrorCode:
+def check_owner(stored: StoredTransaction | None, request: AddToTransaction | VerifyPartitions) -> ErrorCode:
     """Return whether the producer may write in a transaction now. One that goes on after an end that is
     decided is told to wait, not fenced (KAFKA-18464, KAFKA-18660)."""
     if stored is None:
@@ -62,7 +62,9 @@ def check_owner(stored: StoredTransaction | None, request: AddPartitions | Verif
     return ErrorCode.NONE
 
 
-def _check_room(registry: Registry, stored: StoredTransaction, added: StoredTransaction) -> ErrorCode:
+def _check_room(
+    registry: TransactionRegistry, stored: StoredTransaction, added: StoredTransaction
+) -> ErrorCode:
     """Return whether the partitions fit into a record, and into the memory of the shard."""
     more = len(added.partitions) - len(stored.partitions)
     if registry.store.partitions + more > registry.options.partitions_max:
@@ -73,7 +75,9 @@ def _check_room(registry: Registry, stored: StoredTransaction, added: StoredTran
     return ErrorCode.NONE
 
 
-def verify_partitions(registry: Registry, turn: Turn, request: VerifyPartitions) -> None:
+def verify_partitions(
+    registry: TransactionRegistry, turn: TransactionTurn, request: VerifyPartitions
+) -> None:
     """Answer from what is committed. What ends the transaction meanwhile is the leader's to see: a marker
     makes its verification stale."""
     stored = registry.store.committed(request.transactional_id)
@@ -89,5 +93,5 @@ def verify_partitions(registry: Registry, turn: Turn, request: VerifyPartitions)
     turn.reply(request.token, PartitionsReply(errors))
 
 
-def _answer(turn: Turn, request: AddPartitions | VerifyPartitions, error: ErrorCode) -> None:
+def _answer(turn: TransactionTurn, request: AddToTransaction | VerifyPartitions, error: ErrorCode) -> None:
     turn.reply(request.token, PartitionsReply(tuple((place, error) for place in request.partitions)))

@@ -25,7 +25,7 @@ class TimeoutTimer:
 
 
 @dataclass(frozen=True, slots=True)
-class ExpiryTimer:
+class IdExpiryTimer:
     """The next look for expired transactional ids."""
 
 
@@ -43,7 +43,7 @@ class Completed:
     transactional_ids: tuple[str, ...]
 
 
-class Turn:
+class TransactionTurn:
     """What one step collects, and when. now_ms, wall_ms: see Machine. waits, reads: see StepOutcome."""
 
     __slots__ = ("now_ms", "reads", "records", "replies", "timers", "waits", "wall_ms", "work")
@@ -77,7 +77,7 @@ class Turn:
         )
 
 
-class Registry:
+class TransactionRegistry:
     """The transactional ids of a shard. All but the store is memory of this process.
 
     deadlines: when transactions that are open have lasted too long, monotonic: a wall clock that is set must

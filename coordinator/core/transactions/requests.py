@@ -6,7 +6,7 @@ Handlers tell old versions INVALID_PRODUCER_EPOCH in the place of PRODUCER_FENCE
 A machine draws no numbers, so a fresh producer id comes with the request where one is needed: a request
 without (fresh_producer_id None) may be answered with NeedsProducerId, and is then asked again with one.
 
-AddOffsetsToTxn is AddPartitions with the partition of `__consumer_offsets` that holds the group.
+AddOffsetsToTxn is AddToTransaction with the partition of `__consumer_offsets` that holds the group.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class InitProducerReply(Struct, frozen=True):
     producer_epoch: int = NO_PRODUCER_EPOCH
 
 
-class AddPartitions(Struct, frozen=True, kw_only=True):
+class AddToTransaction(Struct, frozen=True, kw_only=True):
     """Add partitions to the transaction, beginning one if none is open.
 
     version: `transaction.version` of the producer: 2 where a partition's leader or a group's coordinator asks
@@ -75,8 +75,8 @@ class VerifyPartitions(Struct, frozen=True, kw_only=True):
 
 
 class PartitionsReply(Struct, frozen=True):
-    """The answer to AddPartitions and VerifyPartitions. errors: one for each partition, in the request's
-    order; those of AddPartitions are all the same."""
+    """The answer to AddToTransaction and VerifyPartitions. errors: one for each partition, in the request's
+    order; those of AddToTransaction are all the same."""
 
     errors: tuple[tuple[TransactionPartition, ErrorCode], ...]
 
@@ -203,7 +203,7 @@ class ListTransactionsReply(Struct, frozen=True):
 
 Request = (
     InitProducer
-    | AddPartitions
+    | AddToTransaction
     | VerifyPartitions
     | EndTransaction
     | MarkersWritten

@@ -9,13 +9,18 @@ from __future__ import annotations
 
 from coordinator.core.transaction_records import NO_PRODUCER_ID, StoredTransaction, TransactionState
 from coordinator.core.transactions.options import ENDS_PER_STEP
-from coordinator.core.transactions.registry import Prepared, Registry, TimeoutTimer, Turn
+from coordinator.core.transactions.registry import (
+    Prepared,
+    TimeoutTimer,
+    TransactionRegistry,
+    TransactionTurn,
+)
 from coordinator.core.transactions.requests import ForceAbort, ForceAbortReply
 from coordinator.core.transactions.state import fenced, is_open
 from springtide.wire.errors import ErrorCode
 
 
-def begin_timeouts(registry: Registry, turn: Turn) -> None:
+def begin_timeouts(registry: TransactionRegistry, turn: TransactionTurn) -> None:
     """Let the time of the transactions that are open go on in this process."""
     for transactional_id in registry.store.open_ids():
         stored = registry.store.latest(transactional_id)
@@ -25,7 +30,7 @@ def begin_timeouts(registry: Registry, turn: Turn) -> None:
     turn.timers[TimeoutTimer()] = turn.now_ms + registry.options.timeout_check_ms
 
 
-def on_timeout_timer(registry: Registry, turn: Turn) -> None:
+def on_timeout_timer(registry: TransactionRegistry, turn: TransactionTurn) -> None:
     """Abort what is overdue, a part at a time. What is refused is found again with the next look."""
     store = registry.store
     ended: list[str] = []
@@ -45,7 +50,7 @@ def on_timeout_timer(registry: Registry, turn: Turn) -> None:
     turn.timers[TimeoutTimer()] = turn.now_ms + (0 if is_more else registry.options.timeout_check_ms)
 
 
-def force_abort(registry: Registry, turn: Turn, request: ForceAbort) -> None:
+def force_abort(registry: TransactionRegistry, turn: TransactionTurn, request: ForceAbort) -> None:
     store, transactional_id = registry.store, request.transactional_id
     stored = store.latest(transactional_id)
     if store.is_under_way(transactional_id):

@@ -23,7 +23,7 @@ from coordinator.core.transactions.machine import TransactionMachine
 from coordinator.core.transactions.markers import MarkerOrder
 from coordinator.core.transactions.options import TransactionOptions
 from coordinator.core.transactions.requests import (
-    AddPartitions,
+    AddToTransaction,
     DescribedTransaction,
     DescribeTransactions,
     DescribeTransactionsReply,
@@ -153,7 +153,7 @@ class TransactionDesk(MachineDesk[TransactionMachine]):
         version: int = 2,
     ) -> int:
         return self.ask(
-            AddPartitions(
+            AddToTransaction(
                 token=self.token(),
                 transactional_id=transactional_id,
                 producer_id=producer.producer_id,
@@ -164,7 +164,7 @@ class TransactionDesk(MachineDesk[TransactionMachine]):
         )
 
     def added(self, token: int) -> ErrorCode:
-        """Return what all partitions of an AddPartitions were told."""
+        """Return what all partitions of an AddToTransaction were told."""
         (error,) = {error for _, error in self.answer(token, PartitionsReply).errors}
         return error
 

@@ -14,9 +14,9 @@ from coordinator.core.transaction_records import (
 )
 from coordinator.core.transactions.machine import TransactionMachine
 from coordinator.core.transactions.options import TransactionOptions
-from coordinator.core.transactions.registry import ExpiryTimer, TimeoutTimer
+from coordinator.core.transactions.registry import IdExpiryTimer, TimeoutTimer
 from coordinator.core.transactions.requests import (
-    AddPartitions,
+    AddToTransaction,
     DescribeTransactions,
     DescribeTransactionsReply,
     EndTransaction,
@@ -43,7 +43,7 @@ def machine() -> TransactionMachine:
 
 def test_an_opened_shard_looks_for_timeouts_and_expired_ids() -> None:
     outcome = machine().opened(100, 0)
-    assert outcome.timers == (Timer(TimeoutTimer(), 10_100), Timer(ExpiryTimer(), 3_600_100))
+    assert outcome.timers == (Timer(TimeoutTimer(), 10_100), Timer(IdExpiryTimer(), 3_600_100))
     assert (outcome.records, outcome.replies) == ((), ())
 
 
@@ -84,7 +84,7 @@ class Shard:
         return self.ask(InitProducer, timeout_ms=60_000, fresh_producer_id=fresh_id)
 
     def add(self, epoch: int = 0) -> object:
-        return self.ask(AddPartitions, producer_id=7, producer_epoch=epoch, partitions=(P0,), version=2)
+        return self.ask(AddToTransaction, producer_id=7, producer_epoch=epoch, partitions=(P0,), version=2)
 
     def end(self, epoch: int = 0) -> object:
         return self.ask(EndTransaction, producer_id=7, producer_epoch=epoch, is_commit=True, version=2)

@@ -7,7 +7,7 @@ import pytest
 from coordinator.core.transaction_records import TransactionPartition, TransactionState
 from coordinator.core.transactions import partitions
 from coordinator.core.transactions.options import TransactionOptions
-from coordinator.core.transactions.requests import AddPartitions, PartitionsReply
+from coordinator.core.transactions.requests import AddToTransaction, PartitionsReply
 from springtide.wire.errors import ErrorCode
 from tests.kit.coordinator.machine_desk import WALL_MS
 from tests.kit.coordinator.transaction_desk import FIRST_ID, P0, P1, Producer, TransactionDesk, at_epoch
@@ -45,7 +45,7 @@ def test_partitions_that_are_in_are_answered_without_a_record() -> None:
 def test_no_partition_begins_no_transaction() -> None:
     desk = TransactionDesk()
     producer = desk.producer()
-    request = AddPartitions(
+    request = AddToTransaction(
         token=desk.token(),
         transactional_id="payments",
         producer_id=producer.producer_id,
