@@ -152,6 +152,34 @@ def test_a_group_is_found_and_looked_at_with_the_keyboard(browser: Browser, cann
     until("it is gone", lambda: "There is no consumer group" in browser.text("#view .body").capitalize())
 
 
+def test_transactions_that_linger_and_hang_are_found_and_looked_at(
+    browser: Browser, canned: CannedController
+) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    listed = canned.example("/clusters/prod/transactions")
+    listed["items"][0] |= {"lingers": True, "waiting_records": 1_200}
+    listed["items"].append({**listed["items"][1], "transactional_id": HOSTILE})
+    listed["unanswered"] = [f"desk2: {HOSTILE}"]
+    canned.put("/clusters/prod/transactions", listed)
+    browser.look(width=DESK, dark=False)
+    browser.open(f"{canned.url}/#prod/transactions")
+    until("the list", lambda: names(browser) == ["payments-1", "payments-2", HOSTILE])
+    assert browser.texts("#view tbody .badge") == ["ongoing", "complete commit", "complete commit"]
+    assert "it lingers" in browser.text("#view tbody tr") and "1,200" in browser.text("#view tbody tr")
+    (hanging,) = browser.texts("#view [aria-label=Hanging] li")
+    assert hanging.startswith("orders-0 hangs from offset 10: no coordinator has the transaction of producer")
+    assert "springtide transactions end orders 0 --producer-id 3000" in hanging
+    browser.requests()
+    press(browser, "#filter-state", "ongoing")
+    until("the filter", lambda: any("state=ongoing&sort=-age" in asked for asked in browser.requests()))
+    press(browser, "#view tbody a", Keys.ENTER)
+    until("the transaction", lambda: browser.text("#view-title") == "payments-1")
+    until("its partitions", lambda: len(browser.texts("#view [aria-label=Partitions] tbody tr")) == 1)
+    browser.screenshot("console-transaction")
+    assert browser.complaints() == []
+
+
 def test_without_a_coordinator_the_view_of_groups_says_why_and_the_page_goes_on(
     browser: Browser, canned: CannedController
 ) -> None:
@@ -182,6 +210,8 @@ def test_every_view_opens_by_its_address_and_fits_a_phone(browser: Browser, cann
         "brokers/1": "owner: storage",
         "groups": "billing",
         "groups/billing": "250 records",
+        "transactions": "payments-1",
+        "transactions/payments-1": "orders-0",
         "coordinators": "desk2:9092",
         "access": "SCRAM-SHA-512",
         "access/acls": "each topic that begins with payments",
