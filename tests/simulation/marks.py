@@ -177,6 +177,8 @@ DECLARED: dict[str, int] = {
     "transaction.verified": WATCHED,
     "transaction.marker.sent.again": WATCHED,
     "transaction.new.producer.id": WATCHED,
+    "transaction.message.late": WATCHED,
+    "transaction.killed.between.steps": WATCHED,
     # What operators do.
     "deletion.done": COMMON,
     "minimum.in.force": COMMON,
