@@ -283,6 +283,8 @@ class ProducerStates:
             producer = _Producer(producer_epoch=header.producer_epoch, batches=(), run=0, updated_ms=now_ms)
             producers[producer_id] = producer
             self._forgotten.pop(producer_id, None)
+            if header.is_transactional and header.base_sequence >= 0 and not header.is_control:
+                self.transactions.on_data(header)  # first, so that it is not the one to be evicted
             self._evict()
         else:
             producers.move_to_end(producer_id)

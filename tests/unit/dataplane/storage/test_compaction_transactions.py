@@ -242,6 +242,19 @@ def test_a_marker_goes_when_it_is_old_nothing_of_it_is_left_and_its_producer_has
     assert shapes(old) == [(2, 1, False), (3, 1, True), (4, 1, False)]
 
 
+def test_of_the_transactions_of_one_producer_each_keeps_its_own_marker() -> None:
+    _, log = compacted(
+        keyed(0, [3], 7),
+        marker(1, 7, Outcome.COMMIT),
+        keyed(2, [1], 7, sequence=1),
+        marker(3, 7, Outcome.COMMIT),
+        keyed(4, [1], 7, sequence=2),
+        marker(5, 7, Outcome.COMMIT),
+        tombstone_floor=6,
+    )
+    assert shapes(log) == [(0, 1, False), (1, 1, True), (4, 1, False), (5, 1, True)]
+
+
 @pytest.mark.parametrize("outcome", list(Outcome))
 def test_a_marker_stays_while_a_batch_of_its_transaction_does_even_an_empty_one(outcome: Outcome) -> None:
     """The last batch of all stays, empty; a log that is read again must not find it open."""
