@@ -28,7 +28,6 @@ def handle(context: CoordinatorContext, request: Request, message: InitProducerI
             producer_id=message.producer_id,
             producer_epoch=message.producer_epoch,
             fresh_producer_id=fresh_producer_id,
-            client_id=request.answer.connection.client_id or "",
         )
 
     def answer(reply: InitProducerReply | ErrorCode) -> None:

@@ -16,7 +16,6 @@ def on_expiry_timer(registry: TransactionRegistry, turn: TransactionTurn, expiry
         return
     if not registry.unchecked:
         registry.unchecked = sorted((key for key, _ in store.transactions.latest_items()), reverse=True)
-        registry.clients = {key: name for key, name in registry.clients.items() if store.latest(key)}
     seen = 0
     while registry.unchecked and seen < EXPIRY_KEYS_PER_STEP and len(turn.records) < EXPIRED_PER_STEP:
         seen += 1

@@ -17,7 +17,7 @@ from coordinator.core.transaction_records import (
     StoredTransaction,
     TransactionState,
 )
-from coordinator.core.transactions.options import CLIENT_ID_CHARS_MAX, STRING_BYTES_MAX
+from coordinator.core.transactions.options import STRING_BYTES_MAX
 from coordinator.core.transactions.registry import Prepared, TransactionRegistry, TransactionTurn
 from coordinator.core.transactions.requests import InitProducer, InitProducerReply, NeedsProducerId
 from coordinator.core.transactions.state import (
@@ -74,7 +74,7 @@ def _create(registry: TransactionRegistry, turn: TransactionTurn, request: InitP
         turn.reply(request.token, NeedsProducerId())
     else:
         created = new_transaction(request.fresh_producer_id, request.timeout_ms, turn.wall_ms)
-        _write(registry, turn, request, created)
+        _write(turn, request, created)
 
 
 def _tells_owner(request: InitProducer) -> bool:
@@ -121,12 +121,9 @@ def _hand_over(
         timeout_ms=request.timeout_ms,
         wall_ms=turn.wall_ms,
     )
-    _write(registry, turn, request, owned)
+    _write(turn, request, owned)
 
 
-def _write(
-    registry: TransactionRegistry, turn: TransactionTurn, request: InitProducer, owned: StoredTransaction
-) -> None:
-    registry.clients[request.transactional_id] = request.client_id[:CLIENT_ID_CHARS_MAX]
+def _write(turn: TransactionTurn, request: InitProducer, owned: StoredTransaction) -> None:
     turn.write(request.transactional_id, owned)
     turn.reply(request.token, InitProducerReply(ErrorCode.NONE, owned.producer_id, owned.producer_epoch))

@@ -8,8 +8,6 @@ STRING_BYTES_MAX = 32_767
 """Of a transactional id, as of a group's."""
 TRANSACTION_BYTES_MAX = 500_000
 """What the record of a transaction takes: it must fit into one batch of a coordinator topic."""
-CLIENT_ID_CHARS_MAX = 250
-"""Of a client id that is remembered for people."""
 ENDS_PER_STEP = 500
 """Transactions that one look for overdue ones ends."""
 EXPIRY_KEYS_PER_STEP = 5_000

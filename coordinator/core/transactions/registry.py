@@ -82,18 +82,16 @@ class TransactionRegistry:
 
     deadlines: when transactions that are open have lasted too long, monotonic: a wall clock that is set must
         not abort them. Entries of others go with the next look.
-    clients: the client ids that owners told.
     unchecked: the ids that the present look for expired ones has not come to.
     """
 
-    __slots__ = ("clients", "deadlines", "markers", "options", "store", "unchecked")
+    __slots__ = ("deadlines", "markers", "options", "store", "unchecked")
 
     def __init__(self, options: TransactionOptions) -> None:
         self.options = options
         self.store = TransactionStore()
         self.markers = MarkerBook()
         self.deadlines: dict[str, int] = {}
-        self.clients: dict[str, str] = {}
         self.unchecked: list[str] = []
 
     def order_markers(self, transactional_id: str, stored: StoredTransaction) -> None:

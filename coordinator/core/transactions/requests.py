@@ -31,7 +31,7 @@ class NeedsProducerId(Struct, frozen=True):
 
 class InitProducer(Struct, frozen=True, kw_only=True):
     """producer_id, producer_epoch: what the producer has, from version 3 on (KIP-360); NO_PRODUCER_ID and
-    NO_PRODUCER_EPOCH if it has none yet, or is of another process. client_id: told to people."""
+    NO_PRODUCER_EPOCH if it has none yet, or is of another process."""
 
     token: int
     transactional_id: str
@@ -39,7 +39,6 @@ class InitProducer(Struct, frozen=True, kw_only=True):
     producer_id: int = NO_PRODUCER_ID
     producer_epoch: int = NO_PRODUCER_EPOCH
     fresh_producer_id: int | None = None
-    client_id: str = ""
 
 
 class InitProducerReply(Struct, frozen=True):

@@ -112,7 +112,6 @@ class TransactionDesk(MachineDesk[TransactionMachine]):
         *,
         owner: tuple[int, int] = (NO_PRODUCER_ID, NO_PRODUCER_EPOCH),
         timeout_ms: int = TIMEOUT_MS,
-        client_id: str = "client",
     ) -> int:
         """Send InitProducerId, as a shell does: again with a fresh producer id if one is needed."""
 
@@ -124,7 +123,6 @@ class TransactionDesk(MachineDesk[TransactionMachine]):
                 producer_id=owner[0],
                 producer_epoch=owner[1],
                 fresh_producer_id=fresh_id,
-                client_id=client_id,
             )
 
         token = self.ask(make(None))

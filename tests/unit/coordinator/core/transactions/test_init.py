@@ -262,14 +262,3 @@ def test_a_shard_has_a_bound_on_ids_and_known_ones_go_on() -> None:
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ]
     assert desk.init("a").error is ErrorCode.NONE
-
-
-def test_client_ids_are_remembered_in_part_and_forgotten_with_their_ids() -> None:
-    desk = TransactionDesk()
-    desk.init(client_id="x" * 40_000)
-    assert desk.machine.registry.clients == {ID: "x" * 250}
-    desk.is_holding = True
-    desk.start_init("refused")
-    desk.refuse()
-    desk.wait(desk.options.expiration_check_ms)
-    assert list(desk.machine.registry.clients) == [ID]
