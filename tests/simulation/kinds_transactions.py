@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from coordinator.core.groups.requests import EndPendingOffsets, OffsetsReply, PendingOffsetsEnded
 from coordinator.core.transactions.requests import (
-    AddPartitions,
+    AddToTransaction,
     EndTransaction,
     EndTransactionReply,
     InitProducer,
@@ -37,7 +37,7 @@ TARGETS = ("sender", "receiver")
 
 _OF_CLIENTS: dict[str, Callable[[Any], bool]] = {
     "end": lambda one: isinstance(one, EndTransaction) and one.version >= BUMPS_AT_END,
-    "add": lambda one: isinstance(one, AddPartitions) and one.version >= BUMPS_AT_END,
+    "add": lambda one: isinstance(one, AddToTransaction) and one.version >= BUMPS_AT_END,
     "verify": lambda one: isinstance(one, VerifyPartitions),
     "commit": lambda one: isinstance(one, TxnCommitCall),
     "init": lambda one: isinstance(one, InitProducer),

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from coordinator.core.groups.requests import CommitPendingOffsets
 from coordinator.core.transaction_records import TransactionPartition
-from coordinator.core.transactions.requests import AddPartitions, VerifyPartitions
+from coordinator.core.transactions.requests import AddToTransaction, VerifyPartitions
 from dataplane.core.transactions import MarkerToWrite
 from springtide.contract.partition_state import PartitionKey
 from springtide.wire.errors import ErrorCode
@@ -56,10 +56,10 @@ def question_of(
     partitions: tuple[TransactionPartition, ...],
     *,
     version: int,
-) -> AddPartitions | VerifyPartitions:
+) -> AddToTransaction | VerifyPartitions:
     """Return what a leader or a group's coordinator asks (KIP-890)."""
     if version >= BUMPS_AT_END:
-        return AddPartitions(
+        return AddToTransaction(
             token=0,
             transactional_id=transactional_id,
             producer_id=owner[0],

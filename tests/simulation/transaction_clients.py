@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from coordinator.core.groups.requests import CommitPendingOffsets, OffsetPlace, OffsetsReply, OffsetToCommit
 from coordinator.core.transaction_records import TransactionPartition
 from coordinator.core.transactions.requests import (
-    AddPartitions,
+    AddToTransaction,
     EndTransaction,
     EndTransactionReply,
     InitProducer,
@@ -183,7 +183,7 @@ class TransactionClient:
         return is_owner
 
     def _add(self, partitions: tuple[TransactionPartition, ...]) -> Script:
-        request = AddPartitions(
+        request = AddToTransaction(
             token=0,
             transactional_id=self.name,
             producer_id=self._owner[0],
