@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import aiokafka
 import confluent_kafka
@@ -13,8 +14,10 @@ import kafka
 import pytest
 import trio
 
+from springtide.node.topic_ids import topic_id_bytes
 from springtide.wire.apis import ApiKey
 from springtide.wire.errors import ErrorCode
+from springtide.wire.fetch_request import TOPIC_ID_SINCE
 from tests.kit.dataplane.cluster_in_process import ClusterInProcess, cluster_in_process
 from tests.kit.dataplane.fake_coordinator import fake_coordinator
 from tests.kit.dataplane.one_broker import on_a_broker
@@ -36,33 +39,36 @@ def with_coordinator(tmp_path: Path, test: Test) -> None:
     on_a_broker(tmp_path, run)
 
 
-@pytest.mark.parametrize("version", [4, 11, 12])
+@pytest.mark.parametrize("version", [4, 11, 12, 17])
 def test_a_committed_reader_waits_for_the_end_and_is_told_what_was_aborted(
     tmp_path: Path, version: int
 ) -> None:
-    async def test(raw: Raw, _cluster: ClusterInProcess) -> None:
+    async def test(raw: Raw, cluster: ClusterInProcess) -> None:
+        (topic_id,) = cluster.controller.image.topics
+        topic = topic_id_bytes(topic_id) if version >= TOPIC_ID_SINCE else "orders"
+        how: dict[str, Any] = {"version": version, "topic": topic}
         first, second = Producer(raw, "a", producer_id=1), Producer(raw, "b", producer_id=2)
         assert await first.produce(b"1") == (NONE, 0)
         assert await second.produce(b"2") == (NONE, 1)
         assert await raw.produce("orders", [b"plain"]) == (NONE, 2)
 
-        answered = await read(raw, version=version)
+        answered = await read(raw, **how)
         assert answered[:4] == (NONE, 3, 0, [])
         assert answered.batches == []
-        everything = await read(raw, is_committed=False, version=version)
+        everything = await read(raw, is_committed=False, **how)
         assert everything.aborted == []
         assert everything.batches == [(1, [b"1"]), (2, [b"2"]), (-1, [b"plain"])]
         assert await latest_offset(raw, is_committed=True) == (NONE, 0)
         assert await latest_offset(raw, is_committed=False) == (NONE, 3)
 
         assert await second.end() is NONE  # aborted, behind an open one
-        assert (await read(raw, version=version)).last_stable_offset == 0
+        assert (await read(raw, **how)).last_stable_offset == 0
         assert await first.end(commits=True) is NONE
-        answered = await read(raw, version=version)
+        answered = await read(raw, **how)
         assert answered[:4] == (NONE, 5, 5, [(2, 1)])
         assert answered.batches == [(1, [b"1"]), (2, [b"2"]), (-1, [b"plain"])]
         assert await latest_offset(raw, is_committed=True) == (NONE, 5)
-        assert not (await read(raw, 4, version=version)).aborted  # its marker, at 3, lies before
+        assert not (await read(raw, 4, **how)).aborted  # its marker, at 3, lies before
 
     with_coordinator(tmp_path, test)
 

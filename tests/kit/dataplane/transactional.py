@@ -146,12 +146,11 @@ async def read(
     is_committed: bool = True,
     max_wait_ms: int = 0,
     leader_epoch: int = -1,
-    partition: int = 0,
     version: int = 12,
-    max_bytes: int = 1 << 20,
+    topic: str | bytes = TOPIC,
 ) -> ReadCommitted:
-    """Fetch from one partition, outside every session."""
-    asked = FetchPartition(TOPIC, partition, leader_epoch, fetch_offset, max_bytes=max_bytes)
+    """Fetch from partition 0, outside every session. topic: its id from version 13 on."""
+    asked = FetchPartition(topic, 0, leader_epoch, fetch_offset, max_bytes=1 << 20)
     message = FetchRequest(
         -1,
         max_wait_ms=max_wait_ms,
