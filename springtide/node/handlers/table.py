@@ -32,11 +32,8 @@ from springtide.node.handlers import (
 )
 from springtide.node.handlers.context import NodeContext
 from springtide.node.handlers.dispatch import Handler, reads
-from springtide.node.handlers.transaction_refusals import refuse_on_broker
 from springtide.wire.apis import ApiKey
 from springtide.wire.messages import (
-    AddOffsetsToTxnRequest,
-    AddPartitionsToTxnRequest,
     AlterClientQuotasRequest,
     AlterConfigsRequest,
     AlterPartitionReassignmentsRequest,
@@ -53,21 +50,16 @@ from springtide.wire.messages import (
     DescribeClusterRequest,
     DescribeConfigsRequest,
     DescribeTopicPartitionsRequest,
-    DescribeTransactionsRequest,
     DescribeUserScramCredentialsRequest,
     ElectLeadersRequest,
-    EndTxnRequest,
     FindCoordinatorRequest,
     IncrementalAlterConfigsRequest,
     InitProducerIdRequest,
     ListPartitionReassignmentsRequest,
-    ListTransactionsRequest,
     MetadataRequest,
     SaslAuthenticateRequest,
     SaslHandshakeRequest,
-    TxnOffsetCommitRequest,
     UpdateFeaturesRequest,
-    WriteTxnMarkersRequest,
 )
 
 SHARED_HANDLERS: dict[int, Handler[NodeContext]] = {
@@ -78,11 +70,6 @@ SHARED_HANDLERS: dict[int, Handler[NodeContext]] = {
     ApiKey.CREATE_TOPICS: reads(CreateTopicsRequest, create_topics.handle),
     ApiKey.DELETE_TOPICS: reads(DeleteTopicsRequest, delete_topics.handle),
     ApiKey.INIT_PRODUCER_ID: reads(InitProducerIdRequest, init_producer_id.handle),
-    ApiKey.ADD_PARTITIONS_TO_TXN: reads(AddPartitionsToTxnRequest, refuse_on_broker),
-    ApiKey.ADD_OFFSETS_TO_TXN: reads(AddOffsetsToTxnRequest, refuse_on_broker),
-    ApiKey.END_TXN: reads(EndTxnRequest, refuse_on_broker),
-    ApiKey.WRITE_TXN_MARKERS: reads(WriteTxnMarkersRequest, refuse_on_broker),
-    ApiKey.TXN_OFFSET_COMMIT: reads(TxnOffsetCommitRequest, refuse_on_broker),
     ApiKey.DESCRIBE_ACLS: reads(DescribeAclsRequest, describe_acls.handle),
     ApiKey.CREATE_ACLS: reads(CreateAclsRequest, create_acls.handle),
     ApiKey.DELETE_ACLS: reads(DeleteAclsRequest, delete_acls.handle),
@@ -108,8 +95,6 @@ SHARED_HANDLERS: dict[int, Handler[NodeContext]] = {
     ),
     ApiKey.UPDATE_FEATURES: reads(UpdateFeaturesRequest, update_features.handle),
     ApiKey.DESCRIBE_CLUSTER: reads(DescribeClusterRequest, describe_cluster.handle),
-    ApiKey.DESCRIBE_TRANSACTIONS: reads(DescribeTransactionsRequest, refuse_on_broker),
-    ApiKey.LIST_TRANSACTIONS: reads(ListTransactionsRequest, refuse_on_broker),
     ApiKey.CONSUMER_GROUP_HEARTBEAT: reads(
         ConsumerGroupHeartbeatRequest, group_refusals.refuse_consumer_protocol
     ),

@@ -134,9 +134,10 @@ class Bench:
         acks: int = -1,
         records: int = 1,
         timeout_ms: int = 10_000,
-        txn: TxnContext | None = None,
+        txn: Any = None,
         **batch: Any,
     ) -> tuple[AppendResult, Effects]:
+        """txn: a TxnContext; not declared, because callers spread dictionaries of numbers."""
         data = batch_of([b"v"] * records, **batch)
         return self.replica.role.append(
             decode_header(data),

@@ -63,8 +63,9 @@ def test_each_thing_that_was_named_has_its_error() -> None:
     partitions = [{"partition_index": 3, "committed_offset": 1}]
     (topic,) = ask(ApiKey.TXN_OFFSET_COMMIT, 5, topics=[{"name": "t", "partitions": partitions}]).topics
     assert (topic.name, topic.partitions[0].partition_index) == ("t", 3)
-    added = {"v3_and_below_topics": [{"name": "t", "partitions": [3]}]}
-    (topic,) = ask(ApiKey.ADD_PARTITIONS_TO_TXN, 3, **added).results_by_topic_v3_and_below
+    added = [{"name": "t", "partitions": [3]}]
+    answer = ask(ApiKey.ADD_PARTITIONS_TO_TXN, 3, v3_and_below_topics=added)
+    (topic,) = answer.results_by_topic_v3_and_below
     assert (topic.name, topic.results_by_partition[0].partition_index) == ("t", 3)
     several = [{"transactional_id": "a", "topics": [{"name": "t", "partitions": [3]}]}]
     answer = ask(ApiKey.ADD_PARTITIONS_TO_TXN, 4, transactions=several)
