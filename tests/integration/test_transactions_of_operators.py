@@ -17,7 +17,8 @@ from controller.shell.kafka_transactions import KafkaTransactions
 from controller.shell.published import Published
 from coordinator.core.transactions.machine import TransactionMachine
 from dataplane.core import reports
-from tests.integration.test_transactions import (
+from tests.kit.dataplane.cluster_in_process import ClusterInProcess
+from tests.kit.dataplane.transacting import (
     ID,
     TIMEOUT_S,
     TOPIC,
@@ -30,7 +31,6 @@ from tests.integration.test_transactions import (
     send,
     until_committed,
 )
-from tests.kit.dataplane.cluster_in_process import ClusterInProcess
 
 PLACE = (TOPIC, 0)
 

@@ -11,7 +11,6 @@ import anyio
 import msgspec
 import pytest
 
-from controller.core.records import BrokerRegistration, CoordinatorRegistration
 from controller.shell import group_messages, kafka_groups, kafka_questions
 from controller.shell.client_groups import (
     LATEST,
@@ -28,8 +27,7 @@ from controller.shell.kafka_groups import KafkaGroups
 from controller.shell.kafka_questions import brokers_of, coordinators_of
 from controller.shell.outcomes import OutcomeUnknown
 from controller.shell.published import Published
-from springtide.contract.epochs import BrokerEpoch, LeaderEpoch, PartitionEpoch
-from springtide.contract.partition_state import PartitionState, TopicState
+from springtide.contract.epochs import LeaderEpoch
 from springtide.contract.session import ListenerAddress
 from springtide.tls import KafkaTls
 from springtide.wire.apis import ApiKey
@@ -40,11 +38,11 @@ from springtide.wire.framing import FileChunk
 from springtide.wire.record_batch import TimestampType
 from springtide.wire.records import NewRecord, encode_batch
 from tests.kit.controller.kafka_node import Instead, KafkaNode, listening
+from tests.kit.controller.kafka_views import ORDERS, broker, named, view
 from tests.kit.springtide.certificates import PrivateCa
 
 pytestmark = pytest.mark.anyio
 
-ORDERS = ("orders", 0)
 RANGE_OF_ORDERS_1 = b"\0\0\0\0\0\1\0\6orders\0\0\0\1\0\0\0\1\xff\xff\xff\xff"
 
 
@@ -75,53 +73,6 @@ async def node() -> AsyncIterator[KafkaNode]:
     async with listening() as found:
         found.answers[ApiKey.FIND_COORDINATOR] = named(found)
         yield found
-
-
-def named(node: KafkaNode) -> Any:
-    return lambda _: {"node_id": 1001, "host": "127.0.0.1", "port": node.port}
-
-
-def broker(broker_id: int, port: int, *, host: str = "127.0.0.1", fenced: bool = False) -> BrokerRegistration:
-    return BrokerRegistration(
-        broker_id=broker_id,
-        broker_epoch=BrokerEpoch(1),
-        incarnation_id="i",
-        host=host,
-        port=port,
-        admitted=True,
-        fenced=fenced,
-    )
-
-
-def view(*ports: int, coordinator_fenced: bool = False) -> Published:
-    """A broker and a coordinator at each port. The first one leads orders-0."""
-    published = Published("prod")
-    image = published.image
-    for number, port in enumerate(ports, 1):
-        image.brokers[number] = broker(number, port)
-        image.coordinators[1000 + number] = CoordinatorRegistration(
-            coordinator_id=1000 + number,
-            coordinator_epoch=BrokerEpoch(1),
-            incarnation_id="i",
-            host="127.0.0.1",
-            port=port,
-            admitted=True,
-            fenced=coordinator_fenced,
-        )
-    image.topic_ids["orders"] = "id"
-    image.topics["id"] = TopicState(topic_id="id", topic="orders", partitions=1, replication_factor=1)
-    image.partitions["id", 0] = PartitionState(
-        topic_id="id",
-        topic="orders",
-        partition=0,
-        replicas=(1,),
-        leader=1,
-        leader_epoch=LeaderEpoch(0),
-        partition_epoch=PartitionEpoch(0),
-        isr=(1,),
-        min_insync_replicas=1,
-    )
-    return published
 
 
 def groups_of(published: Published, *, tls: KafkaTls | None = None) -> KafkaGroups:

@@ -22,7 +22,7 @@ from controller.shell.outcomes import OutcomeUnknown
 from springtide.wire.apis import ApiKey
 from springtide.wire.errors import ErrorCode
 from tests.kit.controller.kafka_node import Instead, KafkaNode, listening
-from tests.unit.controller.shell.test_kafka_groups import ORDERS, named, view
+from tests.kit.controller.kafka_views import ORDERS, named, view
 
 pytestmark = pytest.mark.anyio
 
