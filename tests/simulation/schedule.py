@@ -69,7 +69,7 @@ FAMILIES: dict[str, str] = {
 #: Families that only tier A has: no process is put back in time, no host of real processes has workers,
 #: operators of tier B make topics again in every run with churn and restore none, and real processes of two
 #: releases have tests of their own (tests/upgrade). Real clients with transactions are struck in
-#: tests/faults/exactly_once.py.
+#: tests/faults/exactly_once and by the nemesis.
 CORES_ONLY = frozenset({"host", "workers", "topics", "kept", "mixed", "transactions"})
 
 KINDS: dict[str, Kind] = {}
