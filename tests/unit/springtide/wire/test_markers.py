@@ -92,3 +92,24 @@ def test_a_damaged_marker_is_refused() -> None:
     batch[-1] ^= 1
     with pytest.raises(CorruptBatch):
         read(bytes(batch))
+
+
+@pytest.mark.parametrize("outcome", Outcome)
+def test_the_short_way_reads_what_the_long_way_reads(
+    outcome: Outcome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = marker_batch(outcome)
+    for place in range(61, len(whole)):
+        for bit in range(8):
+            changed = bytearray(whole)
+            changed[place] ^= 1 << bit
+            answers: list[object] = []
+            for is_short in (True, False):
+                with monkeypatch.context() as patch:
+                    if not is_short:
+                        patch.setattr("springtide.wire.markers._read_plain", lambda *_: None)
+                    try:
+                        answers.append(read(bytes(changed)))
+                    except CorruptBatch:
+                        answers.append(CorruptBatch)
+            assert answers[0] == answers[1], (place, bit)
