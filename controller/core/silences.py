@@ -27,9 +27,10 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
     partition: int | None = None
     broker_id: int | None = None
     group_id: str | None = None
-    transactional_id: str | None = None
-    producer_id: int | None = None
     is_more: bool = False
+    #: Since 0.3; they are not said where there is none, or 0.2 would find stored alarms changed.
+    transactional_id: str | msgspec.UnsetType = msgspec.UNSET
+    producer_id: int | msgspec.UnsetType = msgspec.UNSET
 
 
 class Silence(msgspec.Struct, frozen=True, kw_only=True):

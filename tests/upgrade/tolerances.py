@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from springtide.levels import KEPT_DELETED_TOPICS, Feature
+from springtide.levels import KEPT_DELETED_TOPICS, TRANSACTIONS, Feature
 
 _IGNORED = "a field of a message: a process of 0.1 ignores what it does not know"
 _OF_TRANSACTIONS = "a field of a message, None or empty where no transaction is; 0.2 ignores it"
@@ -31,6 +31,8 @@ NEW: Final[Mapping[str, str | Feature]] = {
     "HeartbeatResponse.suspects": _OF_TRANSACTIONS,
     "PartitionLag.transactions": _OF_TRANSACTIONS,
     "Cause:upgrade_finalized": "the change that ends level 0",
+    "Subject.producer_id": TRANSACTIONS,
+    "Subject.transactional_id": TRANSACTIONS,
     "TopicState.kept": KEPT_DELETED_TOPICS,
     "UpdateBatch.kept_topics": KEPT_DELETED_TOPICS,
     "Cause:topic_restored": KEPT_DELETED_TOPICS,
