@@ -45,8 +45,6 @@ def test_the_json_says_what_who_and_when() -> None:
             "partition": 0,
             "broker_id": None,
             "group_id": None,
-            "transactional_id": None,
-            "producer_id": None,
             "detail": "<!channel> & more",
             "since": "2025-11-29T19:59:50Z",
         },
