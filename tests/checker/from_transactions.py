@@ -206,20 +206,20 @@ class RecordedTransactions:
 
 def open_partitions(bootstrap_servers: str, keys: Iterable[Key]) -> list[str]:
     """Return the partitions whose readers of committed records do not reach the high watermark, with why."""
-    admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
     latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
     asked = {TopicPartition(*key): latest for key in keys}
     found: list[str] = []
-    told = {
-        isolation: admin.list_offsets(asked, isolation_level=isolation, request_timeout=ATTEMPT_SECONDS)
-        for isolation in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
-    }
-    for place in asked:
-        try:
-            committed, all_of_it = (answer[place].result().offset for answer in told.values())
-        except KafkaException as error:
-            found.append(f"{place.topic}/{place.partition} {error}")
-            continue
-        if committed < all_of_it:
-            found.append(f"{place.topic}/{place.partition} {committed} of {all_of_it}")
+    with AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0}) as admin:
+        told = {
+            isolation: admin.list_offsets(asked, isolation_level=isolation, request_timeout=ATTEMPT_SECONDS)
+            for isolation in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
+        }
+        for place in asked:
+            try:
+                committed, all_of_it = (answer[place].result().offset for answer in told.values())
+            except KafkaException as error:
+                found.append(f"{place.topic}/{place.partition} {error}")
+                continue
+            if committed < all_of_it:
+                found.append(f"{place.topic}/{place.partition} {committed} of {all_of_it}")
     return found
