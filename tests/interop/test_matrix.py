@@ -24,6 +24,7 @@ KAFKA_TOOLS = ROOT / "build" / "kafka-tools"
 JAVA_ROWS = (
     *("list", "produce-none", "offset-by-time", "delete-records"),
     *("group-list", "group-describe", "group-offsets", "group-reset", "group-delete"),
+    *("txn-list", "txn-describe"),
 )
 """A JVM each."""
 COORDINATORS = 2
