@@ -181,11 +181,13 @@ def _listing(told: Any) -> TransactionListing:
 
 
 def _described(told: Any) -> TransactionListing:
+    listing = _listing(told)
     return replace(
-        _listing(told),
+        listing,
         producer_epoch=told.producer_epoch,
         timeout_ms=told.transaction_timeout_ms,
-        started_ms=told.transaction_start_time_ms if told.transaction_start_time_ms >= 0 else None,
+        # Of one that is over, the start stays on record until the next one begins.
+        started_ms=told.transaction_start_time_ms if listing.is_live else None,
         partitions=tuple(
             sorted((topic.topic, number) for topic in told.topics for number in topic.partitions)
         ),

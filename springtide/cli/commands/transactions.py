@@ -53,6 +53,7 @@ COMMANDS = (
             producer_id=options.producer_id,
             sort=options.sort,
         ),
+        about=("unanswered", "hanging"),
         columns=columns(
             "transaction=transactional_id state #age=age_ms:ms #timeout=timeout_ms:ms lingers "
             "#partitions=partitions_total #wait-for-it=waiting_records #producer=producer_id "

@@ -128,6 +128,10 @@ async def test_one_is_described_by_its_coordinator(node: KafkaNode) -> None:
     node.answers[ApiKey.DESCRIBE_TRANSACTIONS] = lambda _: {"transaction_states": (ROW,)}
     assert await transactions(node.port).described("prod", "pay-1") == detail(node)
     assert kinds == [1]
+    over = ROW | {"transaction_state": "CompleteCommit", "topics": ()}
+    node.answers[ApiKey.DESCRIBE_TRANSACTIONS] = lambda _: {"transaction_states": (over,)}
+    ended = detail(node, state="complete_commit", started_ms=None, partitions=())
+    assert await transactions(node.port).described("prod", "pay-1") == ended
     absent = {"transactional_id": "x", "error_code": ErrorCode.TRANSACTIONAL_ID_NOT_FOUND}
     node.answers[ApiKey.DESCRIBE_TRANSACTIONS] = lambda _: {"transaction_states": (absent,)}
     with pytest.raises(TransactionAbsent):
