@@ -2,8 +2,8 @@
 process dies between two steps of an end.
 
 Clients of version 1 are spared what Kafka's protocol can't bear there (KAFKA-17754): an EndTxn or an
-AddPartitions that arrives in the next transaction is taken for its own, and so is a marker at a partition's
-leader. The shards of groups tell a marker from its second delivery under both versions.
+AddPartitionsToTxn that arrives in the next transaction is taken for its own, and so is a marker at a
+partition's leader. The shards of groups tell a marker from its second delivery under both versions.
 """
 
 from __future__ import annotations

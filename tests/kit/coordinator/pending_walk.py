@@ -9,10 +9,12 @@ of any prefix, and of any legal compaction of it, is the live state (I31).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from msgspec.structs import replace
 
 from coordinator.core.group_records import OffsetKey, PendingKey, decode_key, decode_offset
 from coordinator.core.groups.requests import (
@@ -25,6 +27,7 @@ from coordinator.core.groups.requests import (
     PendingOffsetsEnded,
 )
 from coordinator.core.groups.transactions import VERSION_THAT_RAISES_EPOCHS
+from coordinator.core.machine import ShardRecord
 from coordinator.core.pending_records import decode_ended, decode_pending
 from springtide.wire.errors import ErrorCode
 from springtide.wire.markers import Outcome
@@ -37,15 +40,15 @@ PRODUCERS = 3
 
 @dataclass(slots=True)
 class Transaction:
-    """epoch: of what it writes. decided: how it ends, once its coordinator has decided. is_complete: all of
-    its markers were answered. offsets: that it was told are pending, by partition; `lost` may be, too."""
+    """epoch: of what it writes. is_begun: its coordinator knows of it. decided: how it ends, once that has
+    decided. is_complete: its marker was answered."""
 
     producer_id: int
     epoch: int
     version: int
+    is_begun: bool = False
     decided: Outcome | None = None
     is_complete: bool = False
-    offsets: dict[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,7 @@ class PendingWalk(RuleBasedStateMachine):
         self.commits: dict[int, Write] = {}
         self.parked: list[tuple[CommitPendingOffsets, MustVerify, Write]] = []
         self.sent: list[tuple[Transaction, EndPendingOffsets]] = []
+        self.asked: list[tuple[Transaction, CommitPendingOffsets]] = []
         self.ending: dict[int, Transaction] = {}
         self.by_attempt: dict[tuple[int, int], Transaction] = {}
         for number in range(PRODUCERS):
@@ -90,6 +94,7 @@ class PendingWalk(RuleBasedStateMachine):
         write = Write(place, self.count, transaction)
         if transaction.decided is not None:
             return  # its client has asked for the end, and waits
+        transaction.is_begun = True
         request = CommitPendingOffsets(
             token=self.desk.token(),
             group_id=GROUP,
@@ -98,6 +103,7 @@ class PendingWalk(RuleBasedStateMachine):
             offsets=(OffsetToCommit(place, self.count),),
         )
         self._ask(request, write)
+        self.asked.append((transaction, request))
         reply = self.desk.replies.get(request.token)
         if isinstance(reply, MustVerify):
             self.parked.append((request, reply, write))
@@ -112,15 +118,7 @@ class PendingWalk(RuleBasedStateMachine):
     def _verified(self, place: int) -> None:
         """The transaction's coordinator has confirmed it when it was asked, which was before now."""
         request, reply, write = self.parked.pop(place)
-        again = CommitPendingOffsets(
-            token=self.desk.token(),
-            group_id=GROUP,
-            producer_id=request.producer_id,
-            producer_epoch=request.producer_epoch,
-            offsets=request.offsets,
-            guard=reply.guard,
-        )
-        self._ask(again, write)
+        self._ask(replace(request, token=self.desk.token(), guard=reply.guard), write)
 
     def _ask(self, request: CommitPendingOffsets, write: Write) -> None:
         before = self._written()
@@ -134,6 +132,58 @@ class PendingWalk(RuleBasedStateMachine):
 
     def _written(self) -> int:
         return len(self.desk.records) + sum(len(batch.records) for batch in self.desk.in_flight)
+
+    @rule(chance=st.integers(0, 2**16))
+    def a_commit_arrives_again(self, chance: int) -> None:
+        """Late, behind the end of its transaction. Under version 1 nobody can tell it from one of the next
+        transaction, once that has begun (KAFKA-17754)."""
+        late = [
+            request
+            for transaction, request in self.asked
+            if transaction.is_complete
+            and not (
+                self.open[transaction.producer_id].epoch == transaction.epoch
+                and self.open[transaction.producer_id].is_begun
+            )
+        ]
+        if late:
+            request = replace(late[chance % len(late)], token=self.desk.token())
+            before = self._written()
+            self.desk.ask(request)  # if it must be verified, its coordinator refuses it
+            assert self._written() == before, "an offset of a transaction that has ended is taken"
+
+    @rule(
+        number=st.integers(0, PRODUCERS - 1),
+        places=st.lists(st.sampled_from(PLACES), min_size=1, max_size=3),
+        outcome=st.sampled_from(Outcome),
+    )
+    def a_whole_transaction(self, number: int, places: list[OffsetPlace], outcome: Outcome) -> None:
+        for place in places:
+            self.a_producer_commits(number, place, is_slow=False)
+        self.a_transaction_ends(number, outcome)
+        self.a_marker_arrives(0, 1, is_newest=True)
+
+    @rule(
+        number=st.integers(0, PRODUCERS - 1),
+        place=st.sampled_from(PLACES),
+        outcome=st.sampled_from(Outcome),
+    )
+    def a_commit_is_verified_across_an_end(self, number: int, place: OffsetPlace, outcome: Outcome) -> None:
+        """The transaction took too long, and its coordinator has ended it."""
+        self.a_producer_commits(number, place, is_slow=True)
+        self.a_transaction_ends(number, outcome)
+        self.a_marker_arrives(0, 1, is_newest=True)
+        while self.parked:
+            self._verified(0)
+
+    @rule(number=st.integers(0, PRODUCERS - 1), outcome=st.sampled_from(Outcome))
+    def another_coordinator_ends_a_transaction(self, number: int, outcome: Outcome) -> None:
+        """The one before had sent a marker, which may come at any time."""
+        self.a_transaction_ends(number, outcome)
+        self.another_coordinator_takes_over()
+        for transaction, sent in self.sent[-PRODUCERS:]:
+            if transaction.producer_id == number and not transaction.is_complete:
+                self._deliver(transaction, sent)
 
     @rule(place=st.sampled_from(PLACES))
     def a_plain_client_commits(self, place: OffsetPlace) -> None:
@@ -171,14 +221,13 @@ class PendingWalk(RuleBasedStateMachine):
     def a_marker_arrives(self, chance: int, times: int, is_newest: bool) -> None:
         """One of those that were ever sent."""
         for _ in range(times if self.sent else 0):
-            transaction, sent = self.sent[-1 if is_newest else chance % len(self.sent)]
-            request = EndPendingOffsets(
-                token=self.desk.token(),
-                **{name: getattr(sent, name) for name in sent.__struct_fields__ if name != "token"},
-            )
-            self.ending[request.token] = transaction
-            self.desk.ask(request)
-            self._take_answers()
+            self._deliver(*self.sent[-1 if is_newest else chance % len(self.sent)])
+
+    def _deliver(self, transaction: Transaction, sent: EndPendingOffsets) -> None:
+        request = replace(sent, token=self.desk.token())
+        self.ending[request.token] = transaction
+        self.desk.ask(request)
+        self._take_answers()
 
     @rule()
     def another_coordinator_takes_over(self) -> None:
@@ -235,6 +284,7 @@ class PendingWalk(RuleBasedStateMachine):
         if days > 1:
             self.parked.clear()
             self.sent = [(each, sent) for each, sent in self.sent if not each.is_complete]
+            self.asked.clear()
         self.desk.wait(days * 86_400_000)
         if days > 1:
             kept = self.desk.fetch()
@@ -269,16 +319,8 @@ class PendingWalk(RuleBasedStateMachine):
     # --- what must hold ----------------------------------------------------------------------------
 
     def _logged(self) -> set[int]:
-        """Return the offsets that stand in committed records, of whatever kind."""
-        found = set()
-        for key, value in self.desk.records:
-            if value is not None:
-                named = decode_key(key)
-                if isinstance(named, OffsetKey):
-                    found.add(decode_offset(value).offset)
-                elif isinstance(named, PendingKey):
-                    found.add(decode_pending(value).offset.offset)
-        return found
+        """Return the offsets that stand in committed records."""
+        return _offsets_in(self.desk.records)
 
     def _ended(self) -> list[Transaction]:
         """Return the transactions whose markers were taken and are committed, once for each marker."""
@@ -304,16 +346,19 @@ class PendingWalk(RuleBasedStateMachine):
         """Return whether a write that is in the log or in flight waits for an end that is not committed, and
         none after it counts whatever becomes of that."""
         logged, ended = self._logged(), {id(transaction) for transaction in self._ended()}
+        under_way = _offsets_in(record for batch in self.desk.in_flight for record in batch.records)
         is_pending = False
         for write in self.writes:
-            if write.place == place and write.offset in logged:
-                transaction = write.transaction
-                if transaction is None or (
-                    id(transaction) in ended and transaction.decided is Outcome.COMMIT
-                ):
-                    is_pending = False
-                elif id(transaction) not in ended:
-                    is_pending = True
+            transaction = write.transaction
+            if write.place != place:
+                continue
+            if transaction is None or (id(transaction) in ended and transaction.decided is Outcome.COMMIT):
+                is_pending = is_pending and write.offset not in logged
+            elif id(transaction) not in ended and (
+                # A client commits its transaction when its offsets are answered, not before.
+                write.offset in logged or (write.offset in under_way and transaction.decided is None)
+            ):
+                is_pending = True
         return is_pending
 
     @invariant()
@@ -351,3 +396,15 @@ class PendingWalk(RuleBasedStateMachine):
         assert desk.unstable() == set(), "an offset stays unstable for ever"
         pending = desk.machine.registry.store.pending
         assert pending.size_bytes == 0
+
+
+def _offsets_in(records: Iterable[ShardRecord]) -> set[int]:
+    """Return the offsets that stand in records, of whatever kind."""
+    found = set()
+    for key, value in records:
+        named = decode_key(key)
+        if value is not None and isinstance(named, OffsetKey):
+            found.add(decode_offset(value).offset)
+        elif value is not None and isinstance(named, PendingKey):
+            found.add(decode_pending(value).offset.offset)
+    return found

@@ -22,6 +22,7 @@ from tests.simulation.planted import (
     releases,
     rot,
     topics,
+    transaction_ends,
     transactions,
     workers,
 )
@@ -46,6 +47,7 @@ __all__ = [
     "releases",
     "rot",
     "topics",
+    "transaction_ends",
     "transactions",
     "workers",
 ]

@@ -40,10 +40,13 @@ def a_second_delivery_of_a_marker_counts() -> Patches:
 
 @_offsets(seen="KAFKA-19446: a marker of version 2 ends the transaction that has its epoch")
 def a_marker_of_version_2_ends_its_own_epoch() -> Patches:
+    def judge(ended: EndedTransaction | None, request: EndPendingOffsets) -> tuple[ErrorCode, bool]:
+        return JUDGE(ended, replace(request, transaction_version=1, attempt=2**40 + request.attempt))
+
     def end(registry: Registry, turn: Turn, request: EndPendingOffsets) -> None:
         END(registry, turn, replace(request, transaction_version=1))
 
-    return [(transactions, "_end", end)]
+    return [(transactions, "_judge", judge), (transactions, "_end", end)]
 
 
 @_offsets(seen="a coordinator that was replaced still ends transactions")
@@ -184,11 +187,6 @@ def an_abort_commits_offsets() -> Patches:
         END(registry, turn, replace(request, outcome=Outcome.COMMIT))
 
     return [(transactions, "_end", end)]
-
-
-@_offsets(seen="KAFKA-18042: a producer of a former epoch commits")
-def a_former_epoch_may_commit() -> Patches:
-    return [(transactions, "_check_producer", lambda registry, request: ErrorCode.NONE)]
 
 
 @_offsets(seen="a lost abort: unstable for ever (redpanda#6423)")
