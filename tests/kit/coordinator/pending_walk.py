@@ -41,7 +41,9 @@ PRODUCERS = 3
 @dataclass(slots=True)
 class Transaction:
     """epoch: of what it writes. is_begun: its coordinator knows of it. decided: how it ends, once that has
-    decided. is_complete: its marker was answered."""
+    decided. newest: coordinator epoch and attempt of the last marker that was sent. is_complete: that one was
+    answered; a coordinator has one under way at a time, and hears of no other's answer.
+    """
 
     producer_id: int
     epoch: int
@@ -49,6 +51,7 @@ class Transaction:
     is_begun: bool = False
     decided: Outcome | None = None
     is_complete: bool = False
+    newest: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +79,7 @@ class PendingWalk(RuleBasedStateMachine):
         self.parked: list[tuple[CommitPendingOffsets, MustVerify, Write]] = []
         self.sent: list[tuple[Transaction, EndPendingOffsets]] = []
         self.asked: list[tuple[Transaction, CommitPendingOffsets]] = []
-        self.ending: dict[int, Transaction] = {}
+        self.ending: dict[int, tuple[Transaction, EndPendingOffsets]] = {}
         self.by_attempt: dict[tuple[int, int], Transaction] = {}
         for number in range(PRODUCERS):
             self._begin(number, 0, 1 + number % 2)
@@ -214,7 +217,8 @@ class PendingWalk(RuleBasedStateMachine):
             transaction_version=transaction.version,
             attempt=self.attempt,
         )
-        self.by_attempt[self.coordinator_epoch, self.attempt] = transaction
+        transaction.newest = (self.coordinator_epoch, self.attempt)
+        self.by_attempt[transaction.newest] = transaction
         self.sent.append((transaction, request))
 
     @rule(chance=st.integers(0, 2**16), times=st.integers(1, 2), is_newest=st.booleans())
@@ -225,7 +229,7 @@ class PendingWalk(RuleBasedStateMachine):
 
     def _deliver(self, transaction: Transaction, sent: EndPendingOffsets) -> None:
         request = replace(sent, token=self.desk.token())
-        self.ending[request.token] = transaction
+        self.ending[request.token] = (transaction, sent)
         self.desk.ask(request)
         self._take_answers()
 
@@ -240,9 +244,10 @@ class PendingWalk(RuleBasedStateMachine):
     def _take_answers(self) -> None:
         """A transaction whose marker is answered is complete, and the producer's next one begins."""
         for token in [token for token in self.ending if token in self.desk.replies]:
-            transaction, reply = self.ending.pop(token), self.desk.replies[token]
+            (transaction, sent), reply = self.ending.pop(token), self.desk.replies[token]
             if isinstance(reply, PendingOffsetsEnded) and reply.error is ErrorCode.NONE:
-                if not transaction.is_complete:
+                is_newest = (sent.coordinator_epoch, sent.attempt) == transaction.newest
+                if is_newest and not transaction.is_complete:
                     transaction.is_complete = True
                     epoch = transaction.epoch + (transaction.version >= VERSION_THAT_RAISES_EPOCHS)
                     self._begin(transaction.producer_id, epoch, transaction.version)
