@@ -108,7 +108,7 @@ class Shards:
 
     @property
     def keys(self) -> list[PartitionKey]:
-        return [] if self.key is None else [(self.key[0], number) for number in range(SHARDS_SIMULATED)]
+        return [(topic_id, n) for topic_id in self.topic_ids.values() for n in range(SHARDS_SIMULATED)]
 
     @property
     def shard(self) -> Shard | None:
@@ -149,14 +149,17 @@ class Shards:
 
     def on_topic(self, topic: TopicState) -> None:
         """The controller publishes a topic."""
-        if topic.topic in COORDINATOR_TOPICS and not topic.deleting:
-            self.topic_ids.setdefault(topic.topic, topic.topic_id)
+        if topic.topic in COORDINATOR_TOPICS and not topic.deleting and topic.topic not in self.topic_ids:
+            self.topic_ids[topic.topic] = topic.topic_id
+            self._exist([key for key in self.keys if key[0] == topic.topic_id])
         if topic.topic == GROUPS_TOPIC and self.key is None:
             self.key = (topic.topic_id, 0)
-            self.cluster.keys += self.keys
-            self.cluster.living.update(self.keys)
             for client in self.clients:
                 client.go_on()
+
+    def _exist(self, keys: list[PartitionKey]) -> None:
+        self.cluster.keys += keys
+        self.cluster.living.update(keys)
 
     def _look(self) -> None:
         self.look_after()

@@ -46,7 +46,7 @@ from springtide.node.sharding import GROUPS_TOPIC, TRANSACTIONS_TOPIC
 from springtide.wire.errors import ErrorCode
 from springtide.wire.markers import Outcome
 from tests.simulation.controller_node import process_name
-from tests.simulation.coordinator_node import SHARDS_SIMULATED, CoordinatorNode
+from tests.simulation.coordinator_node import CoordinatorNode
 from tests.simulation.shard_seat import ShardSeat
 from tests.simulation.shards import Shards
 from tests.simulation.transaction_calls import BUMPS_AT_END, PASSING, MarkerCall, TxnCommitCall, question_of
@@ -102,10 +102,6 @@ class TransactionShards(Shards):
         self.clients: list[Any] = [TransactionClient(self, number) for number in range(CLIENTS)]
 
     # --- places -----------------------------------------------------------------------------------------
-
-    @property
-    def keys(self) -> list[PartitionKey]:
-        return [(topic_id, n) for topic_id in self.topic_ids.values() for n in range(SHARDS_SIMULATED)]
 
     @property
     def transactions_key(self) -> PartitionKey:
@@ -301,16 +297,10 @@ class TransactionShards(Shards):
         return super().is_there() and TRANSACTIONS_TOPIC in self.topic_ids
 
     def on_topic(self, topic: TopicState) -> None:
-        known = set(self.keys)
         super().on_topic(topic)
         if topic.topic == PAYMENTS and not self.payments_id:
             self.payments_id = topic.topic_id
             self._exist(self.payments_keys)
-        self._exist([key for key in self.keys if key not in known and key not in self.cluster.living])
-
-    def _exist(self, keys: list[PartitionKey]) -> None:
-        self.cluster.keys += keys
-        self.cluster.living.update(keys)
 
     def _look(self) -> None:
         """The operator makes the topic, and the producers begin."""
