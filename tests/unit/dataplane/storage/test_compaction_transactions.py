@@ -278,3 +278,42 @@ def test_the_last_marker_of_a_producer_stays_and_fences_after_the_loss_of_all_sn
     log = opened(open_log(disk, last_shutdown=ShutdownKind.PROCESS_CRASH, options=NO_TAIL))
     (view,) = log.producers.active_producers()
     assert (view.producer_epoch, view.coordinator_epoch) == (5, 9)
+
+
+@pytest.mark.parametrize("is_swapped", [False, True])
+def test_a_committed_pass_keeps_its_index_over_a_crash(is_swapped: bool) -> None:
+    """The new file takes the place of the old one with its segment, also at the next start."""
+    disk, log = new_log(NO_TAIL)
+    batches = [keyed(0, [1], 7), marker(1, 7), keyed(2, [1], 8), keyed(3, [2]), marker(4, 8)]
+    for data in batches:
+        append(log, data)
+    round_ = Round(2, 0, 0, 0)
+    log.roll(now_ms=1000)
+    append(log, round_batch(round_, 5))
+    before = list(log.aborted_in(0, 10))
+    begun = log.begin_compaction(PlacedRound(5, round_), now_ms=1000)
+    begun.write()
+    begun.commit()
+    if is_swapped:
+        log.finish_compaction()
+        assert list(log.aborted_in(0, 10)) == before[1:]
+    disk.crash_process()
+    log = opened(open_log(disk, last_shutdown=ShutdownKind.PROCESS_CRASH, options=NO_TAIL))
+    assert [entry[:3] for entry in before] == [(7, 0, 1), (8, 2, 4)]
+    assert list(log.aborted_in(0, 10)) == before[1:]
+    assert not [name for name in disk.listdir(DIRECTORY) if name.endswith(".cleaned")]
+
+
+def test_a_pass_that_is_given_up_leaves_the_index() -> None:
+    disk, log = new_log(NO_TAIL)
+    for data in (keyed(0, [1], 7), marker(1, 7), keyed(2, [1])):
+        append(log, data)
+    log.roll(now_ms=1000)
+    round_ = Round(3, 0, 0, 0)
+    append(log, round_batch(round_, 3))
+    before = list(log.aborted_in(0, 10))
+    log.begin_compaction(PlacedRound(3, round_), now_ms=1000).write()
+    disk.crash_process()
+    log = opened(open_log(disk, last_shutdown=ShutdownKind.PROCESS_CRASH, options=NO_TAIL))
+    assert list(log.aborted_in(0, 10)) == before
+    assert not [name for name in disk.listdir(DIRECTORY) if name.endswith(".cleaned")]
