@@ -8,6 +8,7 @@ import pytest
 
 from tests.kit.admin_api.canned import CannedController, page_of
 from tests.kit.chromium import DESK, Browser, until
+from tests.kit.console import do_it, look, open_action
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -169,7 +170,7 @@ def test_transactions_that_linger_and_hang_are_found_and_looked_at(
     assert "it lingers" in browser.text("#view tbody tr") and "1,200" in browser.text("#view tbody tr")
     (hanging,) = browser.texts("#view [aria-label=Hanging] li")
     assert hanging.startswith("orders-0 hangs from offset 10: no coordinator has the transaction of producer")
-    assert "springtide transactions end orders 0 --producer-id 3000" in hanging
+    assert hanging.endswith("producer 3000; 90 records wait. End")
     browser.requests()
     press(browser, "#filter-state", "ongoing")
     until("the filter", lambda: any("state=ongoing&sort=-age" in asked for asked in browser.requests()))
@@ -177,6 +178,12 @@ def test_transactions_that_linger_and_hang_are_found_and_looked_at(
     until("the transaction", lambda: browser.text("#view-title") == "payments-1")
     until("its partitions", lambda: len(browser.texts("#view [aria-label=Partitions] tbody tr")) == 1)
     browser.screenshot("console-transaction")
+    deed = "/clusters/prod/transactions/payments-1:abort"
+    for query in ("", "?dry_run=true"):
+        canned.put(f"{deed}{query}", canned.example(deed, "post"), method="POST")
+    open_action(browser, f"{canned.url}/#prod/transactions/payments-1", "Abort")
+    assert "Abort the transaction, open in 1 partition: readers get 0 records by it." in look(browser)
+    assert do_it(browser).startswith("Done.")
     assert browser.complaints() == []
 
 

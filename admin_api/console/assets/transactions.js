@@ -2,7 +2,7 @@
 
 import { actionButton } from "./actions.js";
 import { ask } from "./api.js";
-import { abortTransaction } from "./changes.js";
+import { abortTransaction, endHanging } from "./changes.js";
 import { ago, h, show } from "./dom.js";
 import { capital, count, duration, plural, words } from "./format.js";
 import { listView, narrow } from "./lists.js";
@@ -29,7 +29,7 @@ export const transactionsView = listView({
     lingers.addEventListener("change", () => narrow(context, { lingers: lingers.checked ? "true" : null }));
     return [h("label", { class: "field" }, "State", state), h("label", { class: "field" }, lingers, "Only those that linger")];
   },
-  about: (list) => [missing(list.unanswered), list.hanging.length === 0 ? null : h("ul", { class: "blocked", "aria-label": "Hanging" }, list.hanging.map(hangingText))],
+  about: (list, context) => [missing(list.unanswered), list.hanging.length === 0 ? null : h("ul", { class: "blocked", "aria-label": "Hanging" }, list.hanging.map((item) => hangingOf(item, context)))],
   told: (failure) => (failure.kind === "problem" ? Promise.resolve({ failure, says: h("p", { class: "empty" }, `${capital(failure.message)}.`) }) : Promise.reject(failure)),
   columns: [
     { text: "Transactional id", sort: "transactional_id", cell: (item, { cluster }) => h("a", { href: hrefOf(cluster.name, "transactions", item.transactional_id) }, item.transactional_id) },
@@ -71,9 +71,10 @@ function missing(unanswered) {
   return unanswered.length === 0 ? null : h("ul", { class: "blocked", "aria-label": "Not answered" }, h("li", {}, "Transactions are missing here, for not every coordinator answered:"), unanswered.map((text) => h("li", {}, text)));
 }
 
-function hangingText(item) {
+function hangingOf(item, context) {
   const waits = item.waiting_records === null ? "" : `; ${plural(item.waiting_records, "record")} wait`;
-  return h("li", {}, h("b", {}, `${item.topic}-${item.partition} hangs`), ` from offset ${count(item.first_offset)}: no coordinator has the transaction of producer ${item.producer_id}${waits}. `, h("code", {}, `springtide transactions end ${item.topic} ${item.partition} --producer-id ${item.producer_id}`));
+  const text = ` from offset ${count(item.first_offset)}: no coordinator has the transaction of producer ${item.producer_id}${waits}. `;
+  return h("li", {}, h("b", {}, `${item.topic}-${item.partition} hangs`), text, actionButton("End", () => endHanging(context, item), context));
 }
 
 function stateOf(item) {
