@@ -89,6 +89,10 @@ class CoordinatorNode(Process):
     def told_level(self) -> set[int]:
         return self.seat.told_level
 
+    @told_level.setter
+    def told_level(self, epochs: set[int]) -> None:
+        self.seat.told_level = epochs
+
     # --- life -------------------------------------------------------------------------------------------
 
     def start(self) -> None:

@@ -231,13 +231,13 @@ class Mixed:
     def _become(self, node: Any, release: Release) -> None:
         """The same object is a node of that release, which has not been started yet."""
         assert not node.is_up
-        before = dict(node.__dict__)
+        before = {name: getattr(node, name) for name in _KEPT if hasattr(node, name)}
         kind, given = self._driver(node, release)
         node.__dict__.clear()
         node.__class__ = kind
         kind.__init__(node, *given)
-        for name in _KEPT & before.keys():
-            setattr(node, name, before[name])
+        for name, value in before.items():
+            setattr(node, name, value)
         self.running[node.name] = release
         self._since_ms[node.name] = self.cluster.events.now_ms
         self._supervise(node)
