@@ -127,6 +127,8 @@ class WalkingProducer:
         self.producer: Producer | None = None
         self.transaction: Transaction | None = None
         self.token: int | None = None
+        #: What a producer of version 1 has added itself to this transaction: it writes nowhere else.
+        self.added: set[TransactionPartition] = set()
         self.place = PLACES[0]
         self.guard = -1
 
@@ -163,7 +165,8 @@ class WalkingProducer:
 
     def _write(self, producer: Producer, transaction: Transaction, place: TransactionPartition) -> None:
         entry = self.walk.partitions[place].entry(producer.producer_id)
-        if entry.open and entry.epoch == producer.epoch:
+        is_begun = self.version == 2 or place in self.added
+        if is_begun and entry.open and entry.epoch == producer.epoch:
             self.walk.partitions[place].append(producer, transaction)
             return
         self.place, self.guard = place, entry.markers
@@ -188,6 +191,7 @@ class WalkingProducer:
         if error in (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_ID_MAPPING):
             self.restart()
         elif error is NONE:
+            self.added.add(self.place)
             partition = self.walk.partitions[self.place]
             is_stale = partition.entry(producer.producer_id).markers != self.guard
             if is_stale or not partition.append(producer, transaction):
@@ -199,6 +203,7 @@ class WalkingProducer:
         if reply.error is NONE:
             transaction.told = transaction.asked
             self.transaction = None
+            self.added.clear()
             if self.version == 2:
                 assert 0 <= reply.producer_epoch < EPOCH_MAX
                 assert (reply.producer_id, reply.producer_epoch) != producer.pair, "an end has not bumped"
