@@ -33,11 +33,12 @@ CLIENTS = (
 )
 
 TRANSACTIONAL_CLIENTS = (
-    *(Client(f"transactions-{number}", TRANSACTIONS, 20) for number in range(1, 5)),
+    *(Client(f"transactions-{number}", TRANSACTIONS, 6) for number in range(1, 5)),
     Client("reader-1", CONSUMER),
     Client("reader-2", CONSUMER),
 )
-"""All of them read what was committed, and no more: it is the client's default."""
+"""All of them read what was committed, and no more: it is the client's default. Each transaction is a dozen
+small appends, so few a second are enough for the two cores of a CI."""
 
 
 class Load:
