@@ -15,7 +15,6 @@ from springtide.levels import KEPT_DELETED_TOPICS, TRANSACTIONS, Feature
 _IGNORED = "a field of a message: a process of 0.1 ignores what it does not know"
 _OF_TRANSACTIONS = "a field of a message, None or empty where no transaction is; 0.2 ignores it"
 _OF_RECEIVERS = "what a receiver makes of a word that it does not know; never sent, never stored"
-_OF_ALARMS = "in what a webhook was told, None where no transaction is; 0.2 reads on without it"
 _UNSET_AT_0 = "UNSET, and so not in the row, while the cluster is at level 0"
 
 NEW: Final[Mapping[str, str | Feature]] = {
@@ -31,8 +30,6 @@ NEW: Final[Mapping[str, str | Feature]] = {
     "HeartbeatRequest.transactions": _OF_TRANSACTIONS,
     "HeartbeatResponse.suspects": _OF_TRANSACTIONS,
     "PartitionLag.transactions": _OF_TRANSACTIONS,
-    "Subject.transactional_id": _OF_ALARMS,
-    "Subject.producer_id": _OF_ALARMS,
     "Cause:upgrade_finalized": "the change that ends level 0",
     "Subject.producer_id": TRANSACTIONS,
     "Subject.transactional_id": TRANSACTIONS,
