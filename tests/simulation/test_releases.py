@@ -8,6 +8,7 @@ import pytest
 from controller.core.events import CreateTopic
 from controller.core.records import Cause, Change, LevelRecord
 from controller.shell import rows
+from dataplane.core.transactions import IsolationLevel
 from springtide.contract.epochs import ControllerEpoch
 from springtide.contract.session import RegisterResponse
 from springtide.levels import NEWEST, Level
@@ -82,6 +83,11 @@ def test_a_value_goes_to_the_last_release_and_back() -> None:
     asked = translated(event, Release.LAST)
     assert type(asked).__module__ == "last_controller.core.events"
     assert translated(asked, Release.THIS) == event
+
+
+def test_a_number_that_the_last_release_has_no_name_for_is_a_number_there() -> None:
+    told = translated(IsolationLevel.READ_COMMITTED, Release.LAST)
+    assert (told, type(told)) == (1, int)
 
 
 def test_a_disk_goes_to_the_last_release_and_back_with_its_logs() -> None:
