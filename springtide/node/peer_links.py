@@ -110,9 +110,13 @@ class PeerLinks:
                 channel.close()
 
     def _take(self, process: _Process) -> _Link | None:
+        """Return the idle connection to the process that was used last; close those to one before it."""
         for index in range(len(self._idle) - 1, -1, -1):
-            if self._idle[index][0] == process:
+            found = self._idle[index][0]
+            if found == process:
                 return self._idle.pop(index)[1]
+            if found[0] == process[0]:
+                self._idle.pop(index)[1][0].close()
         return None
 
     def _keep(self, process: _Process, link: _Link) -> None:

@@ -29,6 +29,7 @@ class Peer:
         self.requests = 0
         self.answers_max = 1_000
         self.is_silent = False
+        self.has_lost_one = trio.Event()
 
     async def serve(self, stream: trio.SocketStream) -> None:
         self.connections += 1
@@ -38,6 +39,7 @@ class Peer:
             while len(data) < 4 or len(data) < 4 + int.from_bytes(data[:4]):
                 received = await stream.receive_some()
                 if not received:
+                    self.has_lost_one.set()
                     return
                 data += received
             frame, data = data[4 : 4 + int.from_bytes(data[:4])], data[4 + int.from_bytes(data[:4]) :]
@@ -64,11 +66,10 @@ def with_peer(
         async with trio.open_nursery() as nursery:
             listener, *_ = await nursery.start(partial(trio.serve_tcp, peer.serve, 0, host="127.0.0.1"))
             port = listener.socket.getsockname()[1]
-            endpoint = BrokerEndpoint(broker_id=1, broker_epoch=BrokerEpoch(1), host="127.0.0.1", port=port)
 
-            async def ask(timeout_ms: int = 5_000) -> DescribeGroupsResponse | None:
+            async def ask(*, timeout_ms: int = 5_000, epoch: int = 1) -> DescribeGroupsResponse | None:
                 return await links.ask(
-                    endpoint,
+                    BrokerEndpoint(broker_id=1, broker_epoch=BrokerEpoch(epoch), host="127.0.0.1", port=port),
                     DescribeGroupsRequest(groups=("g",)),
                     DescribeGroupsResponse,
                     version=VERSION,
@@ -107,6 +108,17 @@ def test_an_idle_connection_that_the_peer_closed_is_replaced() -> None:
         for _ in range(3):
             assert await ask() == DescribeGroupsResponse(throttle_time_ms=7)
         assert (peer.connections, peer.requests) == (3, 3)
+
+    with_peer(story)
+
+
+def test_connections_to_a_process_that_was_replaced_are_closed() -> None:
+    async def story(peer: Peer, ask: Ask) -> None:
+        await ask()
+        assert await ask(epoch=2) == DescribeGroupsResponse(throttle_time_ms=7)
+        with trio.fail_after(5):
+            await peer.has_lost_one.wait()
+        assert (peer.connections, peer.requests) == (2, 2)
 
     with_peer(story)
 
