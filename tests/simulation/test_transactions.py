@@ -1,4 +1,4 @@
-"""Producers with transactions in the simulated cluster: in health, under faults, and what their judge sees."""
+"""Producers with transactions in the simulated cluster: in health, under faults, and what a judge sees."""
 
 from __future__ import annotations
 
