@@ -21,6 +21,7 @@ from coordinator.core.transactions.requests import (
     PartitionsReply,
     VerifyPartitions,
 )
+from springtide.wire.errors import ErrorCode
 from tests.simulation.clients import ProduceCall
 from tests.simulation.kinds_brokers import DOWN_MS, back_after, back_down_or_not, draw_ms
 from tests.simulation.network import Message
@@ -45,13 +46,26 @@ _OF_CLIENTS: dict[str, Callable[[Any], bool]] = {
     "marker": lambda one: isinstance(one, MarkerCall) and one.marker.transaction_version >= BUMPS_AT_END,
     "offsets marker": lambda one: isinstance(one, EndPendingOffsets),
 }
-_OF_MOMENTS: dict[str, tuple[type, bool]] = {
-    "decided": (EndTransactionReply, True),
-    "marker": (MarkerCall, False),
-    "offsets marker": (EndPendingOffsets, False),
-    "offsets marker answered": (PendingOffsetsEnded, True),
-    "added": (PartitionsReply, True),
-    "offsets": (OffsetsReply, True),
+
+
+def _is(content: type, *, is_reply: bool = False) -> Callable[[Message], bool]:
+    return lambda message: message.is_reply is is_reply and isinstance(message.content, content)
+
+
+def _is_written(message: Message) -> bool:
+    """Return whether a leader tells a coordinator what became of a marker."""
+    is_told = message.source.startswith("broker") and message.target.startswith("coordinator")
+    return message.is_reply and is_told and isinstance(message.content, ErrorCode)
+
+
+_OF_MOMENTS: dict[str, Callable[[Message], bool]] = {
+    "decided": _is(EndTransactionReply, is_reply=True),
+    "marker": _is(MarkerCall),
+    "marker written": _is_written,
+    "offsets marker": _is(EndPendingOffsets),
+    "offsets marker written": _is(PendingOffsetsEnded, is_reply=True),
+    "added": _is(PartitionsReply, is_reply=True),
+    "offsets": _is(OffsetsReply, is_reply=True),
 }
 
 
@@ -101,7 +115,6 @@ def _draw_moment(cluster: Cluster, random: Random) -> Arguments | None:
 def kill_at_moment(cluster: Cluster, *, moment: str, target: str, after_us: int, for_ms: int) -> bool:
     """Kill a process when the next message of this kind sets out: who sends it, or who gets it."""
     network, events = cluster.network, cluster.events
-    content, is_reply = _OF_MOMENTS[moment]
     is_struck = False
 
     def strike(name: str) -> None:
@@ -118,7 +131,7 @@ def kill_at_moment(cluster: Cluster, *, moment: str, target: str, after_us: int,
 
     def intercept(message: Message, arrive: Callable[[], None]) -> bool:
         nonlocal is_struck
-        if not is_struck and message.is_reply is is_reply and isinstance(message.content, content):
+        if not is_struck and _OF_MOMENTS[moment](message):
             is_struck = True
             name = message.source if target == "sender" else message.target
             events.after(after_us / 1_000, lambda: strike(name))
