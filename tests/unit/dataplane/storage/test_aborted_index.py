@@ -10,6 +10,7 @@ from typing import NamedTuple
 import pytest
 from crc32c import crc32c
 
+from dataplane.core.producer_state import ProducerStates, decode_told_states
 from dataplane.core.transactions import ENTRY_BYTES, AbortedEntry, encode_entry, marker_in
 from dataplane.storage.aborted_index import (
     HELD_MAX,
@@ -451,3 +452,32 @@ def test_a_version_that_is_not_known_is_torn() -> None:
     with pytest.raises(TornAbortedIndex):
         open_aborted_index(disk, path).entries()
     assert log_path(DIRECTORY, 0) != path
+
+
+@pytest.mark.parametrize("kind", [ShutdownKind.CLEAN, ShutdownKind.PROCESS_CRASH])
+def test_a_copy_that_begins_in_the_middle_keeps_what_it_was_told_is_open(kind: ShutdownKind) -> None:
+    leader = ProducerStates()
+    leader.update(
+        header_of(batch(3, producer_id=7, base_sequence=0, is_transactional=True)), now_ms=1, marker=None
+    )
+    disk, log = new_log(NO_TAIL)
+    log.restart_at(10)
+    log.learn_producers(decode_told_states(leader.below(10).encode(), log_offset=10))
+    append(log, batch(10, producer_id=8, base_sequence=0, is_transactional=True))
+    log.durability.flush()
+    recovery_point = log.recovery_point
+    if kind is ShutdownKind.CLEAN:
+        log.close_cleanly()
+    else:
+        disk.crash_process()
+    log = opened(
+        open_log(
+            disk, last_shutdown=kind, recovery_point=recovery_point, log_start_offset=10, options=NO_TAIL
+        )
+    )
+    assert log.producers.transactions.open == {7: 3, 8: 10}
+    append(log, marker(11, 7))
+    assert log.aborted_in(10, 12) == [AbortedEntry(7, 3, 11, 10)]
+    log.truncate_to(11)
+    assert log.producers.transactions.open == {7: 3, 8: 10}
+    assert list(log.aborted_in(10, 12)) == []
