@@ -12,4 +12,13 @@
 One transition of an id at a time: while its record is under way, all but additions of partitions are told to
 wait. What a client was told is on record; only marker work and time are memory, and an opening brings them
 back.
+
+Random requests of both versions were answered as by Kafka 4.4's coordinator, and left the same states and
+epochs, but for these, which differ on purpose:
+
+- A producer that was fenced does not abort what its successor has open (init).
+- An owner whose open transaction InitProducerId aborts gets its next epoch when it asks again (init).
+- A commit that comes after the coordinator's abort is fenced (ends; KAFKA-20785).
+- The epoch before an end of version 1 was another owner's, and is no request that comes again (ends).
+- Additions do not wait for each other (partitions).
 """
