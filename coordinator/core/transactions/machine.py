@@ -31,13 +31,12 @@ from coordinator.core.transactions.requests import (
     AddToTransaction,
     DescribeTransactions,
     EndTransaction,
-    ForceAbort,
     InitProducer,
     ListTransactions,
     MarkersWritten,
     VerifyPartitions,
 )
-from coordinator.core.transactions.timeouts import begin_timeouts, force_abort, on_timeout_timer
+from coordinator.core.transactions.timeouts import begin_timeouts, on_timeout_timer
 from springtide.wire.errors import ErrorCode
 
 _ON_REQUEST: dict[type, Callable[[TransactionRegistry, TransactionTurn, Any], None]] = {
@@ -46,7 +45,6 @@ _ON_REQUEST: dict[type, Callable[[TransactionRegistry, TransactionTurn, Any], No
     VerifyPartitions: verify_partitions,
     EndTransaction: end_transaction,
     MarkersWritten: markers_written,
-    ForceAbort: force_abort,
     DescribeTransactions: describe_transactions,
     ListTransactions: list_transactions,
 }

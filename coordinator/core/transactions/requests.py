@@ -123,33 +123,6 @@ class MarkersReply(Struct, frozen=True):
 # --- of operators ----------------------------------------------------------------------------------
 
 
-class ForceAbort(Struct, frozen=True, kw_only=True):
-    """Abort an open transaction for an operator, and fence its producer. is_dry_run: only tell.
-    producer_id, producer_epoch: those that the operator saw; NO_PRODUCER_ID for whatever is open."""
-
-    token: int
-    transactional_id: str
-    producer_id: int = NO_PRODUCER_ID
-    producer_epoch: int = NO_PRODUCER_EPOCH
-    is_dry_run: bool = False
-
-
-class ForceAbortReply(Struct, frozen=True):
-    """TRANSACTIONAL_ID_NOT_FOUND: no such id. INVALID_TXN_STATE: there is nothing to abort: `state` says what
-    is there, and in a Prepare state `partitions` still wait for markers of an end that is decided.
-    CONCURRENT_TRANSACTIONS: something is being written, ask again. PRODUCER_FENCED: the open transaction is
-    not the one that the operator saw.
-
-    With NONE: producer_id, producer_epoch: of the transaction; partitions: that it held, which are freed.
-    """
-
-    error: ErrorCode
-    state: str = ""
-    producer_id: int = NO_PRODUCER_ID
-    producer_epoch: int = NO_PRODUCER_EPOCH
-    partitions: tuple[TransactionPartition, ...] = ()
-
-
 class DescribeTransactions(Struct, frozen=True, kw_only=True):
     token: int
     transactional_ids: tuple[str, ...]
@@ -206,7 +179,6 @@ Request = (
     | VerifyPartitions
     | EndTransaction
     | MarkersWritten
-    | ForceAbort
     | DescribeTransactions
     | ListTransactions
 )

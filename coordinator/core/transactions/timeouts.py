@@ -1,5 +1,4 @@
-"""Transactions that are open for longer than their timeout are aborted, and their producers fenced; so are
-those that an operator ends.
+"""Transactions that are open for longer than their timeout are aborted, and their producers fenced.
 
 A transaction's time runs on the monotonic clock of the process that began it. One that another process began
 has the rest of its time by the wall clock; if that differs between the two, it is longer or shorter once.
@@ -7,7 +6,7 @@ has the rest of its time by the wall clock; if that differs between the two, it 
 
 from __future__ import annotations
 
-from coordinator.core.transaction_records import NO_PRODUCER_ID, StoredTransaction, TransactionState
+from coordinator.core.transaction_records import TransactionState
 from coordinator.core.transactions.options import ENDS_PER_STEP
 from coordinator.core.transactions.registry import (
     Prepared,
@@ -15,9 +14,7 @@ from coordinator.core.transactions.registry import (
     TransactionRegistry,
     TransactionTurn,
 )
-from coordinator.core.transactions.requests import ForceAbort, ForceAbortReply
-from coordinator.core.transactions.state import fenced, is_open
-from springtide.wire.errors import ErrorCode
+from coordinator.core.transactions.state import fenced
 
 
 def begin_timeouts(registry: TransactionRegistry, turn: TransactionTurn) -> None:
@@ -48,44 +45,3 @@ def on_timeout_timer(registry: TransactionRegistry, turn: TransactionTurn) -> No
         turn.work = Prepared(tuple(ended))
     is_more = len(ended) == ENDS_PER_STEP
     turn.timers[TimeoutTimer()] = turn.now_ms + (0 if is_more else registry.options.timeout_check_ms)
-
-
-def force_abort(registry: TransactionRegistry, turn: TransactionTurn, request: ForceAbort) -> None:
-    store, transactional_id = registry.store, request.transactional_id
-    stored = store.latest(transactional_id)
-    if store.is_under_way(transactional_id):
-        error = ErrorCode.CONCURRENT_TRANSACTIONS
-    elif stored is None:
-        error = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
-    else:
-        error = _check_abort(stored, request)
-        if error is ErrorCode.NONE and not request.is_dry_run:
-            turn.write(transactional_id, fenced(stored, wall_ms=turn.wall_ms))
-            turn.work = Prepared((transactional_id,))
-    turn.reads = True
-    if stored is None:
-        turn.reply(request.token, ForceAbortReply(error))
-        return
-    reply = ForceAbortReply(
-        error,
-        stored.state.title,
-        stored.producer_id,
-        stored.producer_epoch,
-        registry.unmarked(transactional_id, stored),
-    )
-    turn.reply(request.token, reply)
-
-
-def _check_abort(stored: StoredTransaction, request: ForceAbort) -> ErrorCode:
-    told = (request.producer_id, request.producer_epoch)
-    if (
-        is_open(stored)
-        and request.producer_id != NO_PRODUCER_ID
-        and told
-        != (
-            stored.producer_id,
-            stored.producer_epoch,
-        )
-    ):
-        return ErrorCode.PRODUCER_FENCED
-    return ErrorCode.NONE if stored.state is TransactionState.ONGOING else ErrorCode.INVALID_TXN_STATE

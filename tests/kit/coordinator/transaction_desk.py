@@ -29,8 +29,6 @@ from coordinator.core.transactions.requests import (
     DescribeTransactionsReply,
     EndTransaction,
     EndTransactionReply,
-    ForceAbort,
-    ForceAbortReply,
     InitProducer,
     InitProducerReply,
     ListTransactions,
@@ -233,23 +231,7 @@ class TransactionDesk(MachineDesk[TransactionMachine]):
         self.start_markers(order)
         return order
 
-    # --- operators ---------------------------------------------------------------------------------
-
-    def force_abort(
-        self,
-        transactional_id: str = ID,
-        *,
-        owner: tuple[int, int] = (NO_PRODUCER_ID, NO_PRODUCER_EPOCH),
-        is_dry_run: bool = False,
-    ) -> ForceAbortReply:
-        request = ForceAbort(
-            token=self.token(),
-            transactional_id=transactional_id,
-            producer_id=owner[0],
-            producer_epoch=owner[1],
-            is_dry_run=is_dry_run,
-        )
-        return self.answer(self.ask(request), ForceAbortReply)
+    # --- tools -------------------------------------------------------------------------------------
 
     def describe(self, transactional_id: str = ID) -> DescribedTransaction:
         request = DescribeTransactions(token=self.token(), transactional_ids=(transactional_id,))

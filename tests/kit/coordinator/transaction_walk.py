@@ -34,7 +34,6 @@ from coordinator.core.transactions.markers import MarkerOrder
 from coordinator.core.transactions.requests import (
     EndTransaction,
     EndTransactionReply,
-    ForceAbort,
     InitProducerReply,
     PartitionsReply,
 )
@@ -343,10 +342,6 @@ class TransactionWalk(RuleBasedStateMachine):
                 fresh_producer_id=desk.fresh_id(),
             )
         )
-
-    @rule(name=st.sampled_from(IDS))
-    def an_operator_aborts(self, name: str) -> None:
-        self.desk.ask(ForceAbort(token=self.desk.token(), transactional_id=name))
 
     @rule(seconds=st.sampled_from([1, 11, 61]))
     def time_passes(self, seconds: int) -> None:

@@ -81,7 +81,7 @@ def test_a_transaction_lingers_when_it_is_older_than_its_timeout_by_a_minute() -
         2,
     )
     assert telling.take() == news, "as long as it lasts"
-    desk.force_abort()
+    desk.init()
     desk.now_ms += LOOK_MS
     news = telling.take()
     assert news is not None and news.lingering[0].state == "PrepareAbort", "no marker is written"

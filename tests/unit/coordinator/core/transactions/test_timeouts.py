@@ -6,10 +6,9 @@ import pytest
 
 from coordinator.core.transaction_records import TransactionState
 from coordinator.core.transactions import timeouts
-from coordinator.core.transactions.requests import ForceAbortReply
 from springtide.wire.errors import ErrorCode
 from tests.kit.coordinator.machine_desk import WALL_MS
-from tests.kit.coordinator.transaction_desk import FIRST_ID, P0, P1, TransactionDesk, at_epoch
+from tests.kit.coordinator.transaction_desk import P0, P1, TransactionDesk, at_epoch
 
 CHECK_MS = 10_000
 
@@ -132,52 +131,3 @@ def test_markers_of_those_decisions_that_were_written_are_due_if_the_rest_was_re
     desk.take_orders()
     assert list(desk.orders) == ["a"]
     assert desk.stored("b").state is TransactionState.ONGOING
-
-
-# --- operators ----------------------------------------------------------------------------------------
-
-
-def test_an_operator_ends_an_open_transaction_and_is_told_what_it_frees() -> None:
-    desk = TransactionDesk()
-    producer = desk.producer()
-    desk.add(producer, P1, P0)
-    told = ForceAbortReply(ErrorCode.NONE, "Ongoing", FIRST_ID, 0, (P0, P1))
-    assert desk.force_abort(is_dry_run=True) == told
-    assert desk.state == "Ongoing"
-    assert desk.force_abort(owner=producer.pair) == told
-    assert desk.write_markers().is_commit is False
-    assert desk.add(producer) is ErrorCode.PRODUCER_FENCED
-
-
-@pytest.mark.parametrize("is_dry_run", [True, False])
-def test_where_there_is_nothing_to_abort_an_operator_is_told_what_is_there(is_dry_run: bool) -> None:
-    desk = TransactionDesk()
-    assert desk.force_abort(is_dry_run=is_dry_run).error is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
-    producer = desk.producer()
-    nothing = ErrorCode.INVALID_TXN_STATE
-    assert desk.force_abort(is_dry_run=is_dry_run) == ForceAbortReply(nothing, "Empty", FIRST_ID, 0)
-    desk.add(producer, P0, P1, version=1)
-    desk.end(producer, version=1)
-    desk.markers_left(desk.orders["payments"], P0)
-    waits = ForceAbortReply(nothing, "PrepareCommit", FIRST_ID, 0, (P1,))
-    assert desk.force_abort(is_dry_run=is_dry_run) == waits
-    desk.write_markers()
-    done = ForceAbortReply(nothing, "CompleteCommit", FIRST_ID, 0)
-    assert desk.force_abort(is_dry_run=is_dry_run) == done
-
-
-def test_a_transaction_that_is_not_the_one_that_an_operator_saw_is_not_aborted() -> None:
-    desk = TransactionDesk()
-    seen = desk.producer()
-    desk.add(seen)
-    desk.add(desk.producer())
-    assert desk.force_abort(owner=seen.pair).error is ErrorCode.PRODUCER_FENCED
-    assert desk.state == "Ongoing"
-
-
-def test_while_a_record_is_under_way_an_operator_waits() -> None:
-    desk = TransactionDesk()
-    producer = desk.producer()
-    desk.is_holding = True
-    desk.start_add(producer)
-    assert desk.force_abort().error is ErrorCode.CONCURRENT_TRANSACTIONS
