@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import trio
 
+from controller.core.events import ElectPreferred
 from dataplane.handlers.produce import TRANSACTIONAL_ID_CHARS_MAX
 from dataplane.shell.verification import REQUESTS_MAX
 from springtide.levels import TRANSACTIONS, Level
@@ -243,6 +244,35 @@ def test_a_client_that_leaves_while_its_batch_is_parked_writes_nothing(tmp_path:
         assert await latest_offset(raw, is_committed=False) == (NONE, 1)
 
     with_coordinator(tmp_path, test)
+
+
+def test_a_leadership_that_ends_while_a_batch_is_parked_writes_nothing(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with cluster_in_process(tmp_path) as cluster:
+            await cluster.form(1, 2)
+            controller = cluster.controller
+            topic_id = controller.create_topic("orders", ((1, 2),))
+            await cluster.wait_isr(topic_id, 1, 2)
+            await cluster.brokers.pop(1).kill()
+            await controller.wait_for(lambda: controller.state(topic_id).leader == 2, "the other leads")
+            await cluster.start(1)
+            await cluster.wait_isr(topic_id, 1, 2)
+            broker = cluster.brokers[2].broker
+            async with fake_coordinator(broker) as coordinator, connected(cluster.brokers[2].port) as raw:
+                coordinator.gate = trio.Event()
+                producer = Producer(raw)
+                await producer.send(producer.batch(b"a"))
+                await coordinator.until_asked(1)
+                controller.submit(ElectPreferred(wall_ms=0, actor="test", topic_id=topic_id, partition=0))
+                hosted = broker.table.get(topic_id, 0)
+                assert hosted is not None
+                await controller.wait_for(lambda: hosted.replica.leading is None, "it leads no more")
+                coordinator.gate.set()
+                assert await producer.answer() == [(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)]
+            async with connected(cluster.brokers[1].port) as raw:
+                assert await latest_offset(raw, is_committed=False) == (NONE, 0)
+
+    trio.run(run)
 
 
 def test_what_is_parked_while_questions_are_under_way_goes_into_one_request(tmp_path: Path) -> None:
