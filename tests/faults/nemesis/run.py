@@ -292,6 +292,8 @@ def judge(
     part = msgspec.structs.replace(part, name=outcomes.workload.part)
     if outcomes.workload.coordinators:
         part.figures.update(transactions_of(merged))
+        if not part.figures["transactions committed"]:
+            part.failures.append("no transaction was committed, so nothing was tried")
     if outcomes.settled_seconds is not None:
         part.figures["no transaction open after the end s"] = round(outcomes.settled_seconds, 1)
     if not part.is_ok:
