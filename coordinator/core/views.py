@@ -51,6 +51,11 @@ class TwoViews(Generic[K, V]):
         replaced = self._replaced.get(key)
         return self._latest.get(key) if replaced is None else replaced[0]
 
+    @property
+    def latest_count(self) -> int:
+        """Return how many keys the latest view has."""
+        return len(self._latest)
+
     def latest_items(self) -> Iterator[tuple[K, V]]:
         """Yield the latest view."""
         yield from self._latest.items()

@@ -79,6 +79,11 @@ class PendingOffsets:
         values = (value for place in self.places(group_id) for _, value in self.at(place))
         return min((value.offset.committed_ms for value in values), default=None)
 
+    @property
+    def producers_max(self) -> int:
+        """Return how many producers something may be kept of: those with offsets and an end count twice."""
+        return len(self._of_producer) + self.ended.latest_count
+
     def producers(self) -> set[int]:
         """Return the producers of which something is kept, in either view."""
         ended = self.ended

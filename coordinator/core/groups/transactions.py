@@ -117,7 +117,7 @@ def _check_producer(registry: Registry, request: CommitPendingOffsets) -> ErrorC
     known = max((value.producer_epoch for _, value in of_producer), default=-1)
     if epoch < max(known, -1 if ended is None else ended.producer_epoch):
         return ErrorCode.INVALID_PRODUCER_EPOCH
-    if ended is None and not of_producer and len(pending.producers()) >= registry.options.producers_max:
+    if ended is None and not of_producer and pending.producers_max >= registry.options.producers_max:
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     return ErrorCode.NONE
 

@@ -9,17 +9,13 @@ from typing import Any
 from msgspec.structs import replace
 
 from coordinator.core.machine import StepOutcome
-from coordinator.core.transaction_records import StoredTransaction, decode_transaction
+from coordinator.core.transaction_records import StoredTransaction
 from coordinator.core.transactions import ends, init, machine, state, timeouts
 from coordinator.core.transactions.machine import TransactionMachine
 from coordinator.core.transactions.markers import MarkerBook
-from coordinator.core.transactions.registry import TransactionRegistry, TransactionTurn
-from coordinator.core.transactions.requests import PartitionsReply, VerifyPartitions
-from coordinator.core.transactions.store import TransactionStore
-from dataplane.core.guards import Guards
+from coordinator.core.transactions.registry import TransactionTurn
 from dataplane.core.leader import Leader
 from dataplane.core.producer_state import ProducerStates
-from dataplane.core.results import AppendResult
 from dataplane.core.transactions import AbortedEntry, MarkerToWrite, PartitionTransactions
 from springtide.wire.errors import ErrorCode
 from springtide.wire.markers import Marker, Outcome
@@ -36,7 +32,6 @@ PREPARED = state.prepared
 CHECK_MARKER = ProducerStates.check_marker
 ON_MARKER = PartitionTransactions.on_marker
 STRIKE = MarkerBook.strike
-STEP = TransactionMachine.step
 CHECK_BUMPING = ends._check_bumping
 ABORTED_IN = MemoryLog.aborted_in
 
@@ -102,39 +97,9 @@ def a_decided_end_is_decided_again() -> Patches:
     return [(ends, "_check_bumping", check), (state, "PREDECESSORS", predecessors)]
 
 
-@_plant(seen="redpanda#6019: what was decided is lost with the coordinator's memory, and the rest is aborted")
-def markers_are_ordered_before_the_decision_is_committed() -> Patches:
-    def step(self: TransactionMachine, event: object, now_ms: int, wall_ms: int) -> StepOutcome:
-        outcome = STEP(self, event, now_ms, wall_ms)
-        if type(event).__name__ == "EndTransaction" and outcome.work is not None:
-            for record in outcome.records[:1]:
-                assert record.value is not None
-                stored = decode_transaction(record.value)
-                transactional_id = event.transactional_id  # type: ignore[attr-defined]
-                if stored.state in state.PREPARED and transactional_id not in self.markers.left:
-                    self.registry.order_markers(transactional_id, stored)
-        return outcome
-
-    return [(TransactionMachine, "step", step)]
-
-
 @_plant(seen="KAFKA-20090: epochs run over")
 def epochs_are_never_used_up() -> Patches:
     return [(module, "is_exhausted", lambda epoch: False) for module in (ends, init)]
-
-
-@_plant(seen="a refused record stays in the coordinator's memory")
-def a_refused_transition_is_not_undone() -> Patches:
-    return [(TransactionStore, "undo", lambda self, offset: None)]
-
-
-@_lasting(seen="KAFKA-14402: a batch that is late opens a transaction that nothing ends")
-def every_partition_is_in_the_transaction() -> Patches:
-    def verify(registry: TransactionRegistry, turn: TransactionTurn, request: VerifyPartitions) -> None:
-        errors = tuple((place, ErrorCode.NONE) for place in request.partitions)
-        turn.reply(request.token, PartitionsReply(errors))
-
-    return [(machine, "_ON_REQUEST", {**machine._ON_REQUEST, VerifyPartitions: verify})]
 
 
 # --- leaders ---------------------------------------------------------------------------------------
@@ -143,11 +108,6 @@ def every_partition_is_in_the_transaction() -> Patches:
 @_lasting(seen="KIP-890: a leader verifies nothing")
 def a_batch_opens_a_transaction_without_verification() -> Patches:
     return [(Leader, "_settle_transaction", lambda self, header, txn, now_ms: None)]
-
-
-@_lasting(seen="a marker that was written meanwhile does not count: the batch hangs")
-def a_guard_outlives_the_marker() -> Patches:
-    return [(Guards, "spend", lambda self, producer_id, producer_epoch: None)]
 
 
 @_stable(seen="Inkless 495: the last stable offset does not wait for the marker to be replicated")
@@ -176,14 +136,6 @@ def only_the_last_abort_is_told() -> Patches:
     return [(MemoryLog, "aborted_in", one)]
 
 
-@_plant(seen="KAFKA-19446: a second marker of the same epoch ends the next transaction")
-def a_marker_of_version_2_is_taken_at_its_own_epoch() -> Patches:
-    def check(self: ProducerStates, marker: MarkerToWrite) -> ErrorCode | int:
-        return CHECK_MARKER(self, replace(marker, transaction_version=1))
-
-    return [(ProducerStates, "check_marker", check)]
-
-
 @_lasting(seen="KAFKA-19999: markers that are sent again are refused for ever")
 def a_marker_that_comes_again_is_refused() -> Patches:
     def check(self: ProducerStates, marker: MarkerToWrite) -> ErrorCode | int:
@@ -191,14 +143,6 @@ def a_marker_that_comes_again_is_refused() -> Patches:
         return verdict if isinstance(verdict, ErrorCode) else ErrorCode.TRANSACTION_COORDINATOR_FENCED
 
     return [(ProducerStates, "check_marker", check)]
-
-
-@_lasting(seen="a marker is answered, and lost with its leader")
-def a_marker_is_answered_before_it_is_committed() -> Patches:
-    def answer(self: Leader, result: AppendResult, required_offset: int, **how: Any) -> Any:
-        return result, ()
-
-    return [(Leader, "_await_marker", answer)]
 
 
 @_stable(seen="a commit marker is not known to end anything by replicas that read it")

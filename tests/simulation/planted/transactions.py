@@ -10,7 +10,7 @@ from unittest.mock import patch
 from msgspec.structs import replace
 
 from coordinator.core.group_records import OffsetKey, PendingKey, encode_offset, encode_offset_key
-from coordinator.core.groups import admin, expiry, machine, offsets, transactions
+from coordinator.core.groups import admin, machine, offsets, transactions
 from coordinator.core.groups.pending import PendingOffsets
 from coordinator.core.groups.registry import Registry, Turn
 from coordinator.core.groups.requests import CommitPendingOffsets, EndPendingOffsets
@@ -23,8 +23,6 @@ _offsets = partial(plant, walks="pending offsets", breaks="I32", seeds_max=40)
 
 JUDGE = transactions._judge
 END = transactions._end
-CHECK_PRODUCER = transactions._check_producer
-EXPIRED = expiry._expired
 COMMIT_PENDING = transactions.commit_pending_offsets
 OF_PRODUCER = PendingOffsets.of_producer
 DELETE = admin._delete
@@ -36,17 +34,6 @@ def a_second_delivery_of_a_marker_counts() -> Patches:
         return JUDGE(ended, replace(request, attempt=-1))
 
     return [(transactions, "_judge", judge)]
-
-
-@_offsets(seen="KAFKA-19446: a marker of version 2 ends the transaction that has its epoch")
-def a_marker_of_version_2_ends_its_own_epoch() -> Patches:
-    def judge(ended: EndedTransaction | None, request: EndPendingOffsets) -> tuple[ErrorCode, bool]:
-        return JUDGE(ended, replace(request, transaction_version=1, attempt=2**40 + request.attempt))
-
-    def end(registry: Registry, turn: Turn, request: EndPendingOffsets) -> None:
-        END(registry, turn, replace(request, transaction_version=1))
-
-    return [(transactions, "_judge", judge), (transactions, "_end", end)]
 
 
 @_offsets(seen="a coordinator that was replaced still ends transactions")
@@ -126,15 +113,6 @@ def a_group_is_deleted_beside_pending_offsets() -> Patches:
             return DELETE(registry, turn, group_id)
 
     return [(admin, "_delete", delete)]
-
-
-@_offsets(seen="redpanda#31483: an offset expires that a transaction is about to replace")
-def a_pending_offset_expires_with_its_group() -> Patches:
-    def expired(registry: Registry, group: Any, found: Any, expiry_ms: int) -> list[OffsetKey]:
-        with patch.object(PendingOffsets, "at", lambda self, place: []):
-            return EXPIRED(registry, group, found, expiry_ms)
-
-    return [(expiry, "_expired", expired)]
 
 
 @_offsets(seen="pending offsets stand under Kafka's key, and an abort can't bring the old one back")
