@@ -589,6 +589,12 @@ class ClusterMachine:
             controller_epoch=self.controller_epoch, first_producer_id=first, count=count
         )
 
+    @property
+    def missing_topics(self) -> list[str]:
+        """Return the coordinator topics that the next tick with a fresh id creates, one a tick."""
+        is_wanted = self._sessions.wants_transactions or self._coordinators.wants_transactions
+        return missing_topics(self.image, wants_transactions=is_wanted)
+
     # --- time -------------------------------------------------------------------------------------------
 
     def _on_tick(self, draft: Draft, event: Tick, now_ms: int) -> None:
@@ -599,7 +605,7 @@ class ClusterMachine:
         self._sessions.on_tick(draft, now_ms)
         self._coordinators.on_tick(draft, now_ms)
         if event.fresh_id is not None:
-            for topic in missing_topics(self.image)[:1]:  # the next with the next tick
+            for topic in self.missing_topics[:1]:  # the next with the next tick
                 create_coordinator_topic(draft, topic, event.fresh_id, self.options)
         watch_pending(draft, self._alarms, self._levels)
         if self._confirm_at_ms is not None and now_ms >= self._confirm_at_ms:

@@ -69,7 +69,7 @@ def reserved(topic: str, what: str) -> Refusal | None:
         code=RefusalCode.RESERVED_TOPIC,
         field="topic",
         detail=f"{topic!r} holds the state of this cluster's coordinators: {what}",
-        hint="it is created by itself when the first coordinator is admitted",
+        hint="it is created by itself when it is needed first",
     )
 
 
@@ -96,14 +96,16 @@ def _served_topics(image: ClusterImage) -> frozenset[str]:
     return COORDINATOR_TOPICS if has_transactions else COORDINATOR_TOPICS - {TRANSACTIONS_TOPIC}
 
 
-def missing_topics(image: ClusterImage) -> list[str]:
+def missing_topics(image: ClusterImage, *, wants_transactions: bool) -> list[str]:
     """Return the coordinator topics that are needed, by a coordinator that could serve them, and may be
-    created now."""
+    created now. That of transactions is as soon as a client has one: most clusters never have any, and its
+    partitions cost each broker and coordinator something all the time."""
     if not any(coordinator.is_active for coordinator in image.coordinators.values()):
         return []
     if not 0 < wanted_factor(image) <= image.placeable_owners():
         return []
-    return sorted(_served_topics(image) - image.topic_ids.keys() - image.held_names.keys())
+    wanted = _served_topics(image) - (frozenset() if wants_transactions else {TRANSACTIONS_TOPIC})
+    return sorted(wanted - image.topic_ids.keys() - image.held_names.keys())
 
 
 def ordinary_topics(image: ClusterImage) -> list[str]:

@@ -239,6 +239,8 @@ class HeartbeatRequest(msgspec.Struct, frozen=True, kw_only=True):
     groups: GroupNews | None = None
     #: Of a coordinator. None: none lingers, and nothing was asked.
     transactions: TransactionNews | None = None
+    #: A client has asked who coordinates its transactions, and their topic is not there.
+    wants_transactions: bool = False
     #: When the first certificate of its listeners ends, Unix time; -1: they have none.
     certificate_ends_ms: int = -1
     #: All that there are now, at most MISSING_TOLD_MAX.

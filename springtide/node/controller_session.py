@@ -95,8 +95,8 @@ class ControllerSession:
     """identity: a registration as of this process's start. reports, offline_log_dir_ids, log_dir_failure,
     keeps_its_logs, on_went_back, disk_space: of a broker, about what it stores. level, groups, transactions:
     of a coordinator, the shards that it is level with, and what is new of its groups and transactions.
-    missing_topics: that its clients ask for. load: of the process. listener: hears of acknowledged
-    heartbeats."""
+    missing_topics, wants_transactions: what its clients ask for. load: of the process. listener: hears of
+    acknowledged heartbeats."""
 
     def __init__(
         self,
@@ -121,6 +121,7 @@ class ControllerSession:
         groups: Callable[[], GroupNews | None] = lambda: None,
         transactions: Callable[[], TransactionNews | None] = lambda: None,
         missing_topics: Callable[[], tuple[MissingTopic, ...]] = tuple,
+        wants_transactions: Callable[[], bool] = bool,
         load: Callable[[], ProcessLoad | None] = lambda: None,
     ) -> None:
         self._listener = listener
@@ -143,6 +144,7 @@ class ControllerSession:
         self._groups = groups
         self._transactions = transactions
         self._missing_topics = missing_topics
+        self._wants_transactions = wants_transactions
         self._load = load
         self._wake_report = trio.Event()
         self._wake_heartbeat = trio.Event()
@@ -301,6 +303,7 @@ class ControllerSession:
                 transactions=self._transactions(),
                 certificate_ends_ms=self._certificate_ends_ms(),
                 missing_topics=self._missing_topics(),
+                wants_transactions=self._wants_transactions(),
                 load=self._load(),
             )
             try:

@@ -61,7 +61,8 @@ class CoordinatorLink(ControllerLink):
 
     def _next_beat(self) -> Beat:
         request = self.session.heartbeat(self.witness)
-        return self._beat(structs.replace(request, level=self.node.tell_level()))
+        wants = self.node.shards.wants_transactions
+        return self._beat(structs.replace(request, level=self.node.tell_level(), wants_transactions=wants))
 
     def _apply(self, batch: UpdateBatch) -> bool:
         for state in batch.partitions:

@@ -118,6 +118,11 @@ class Shards:
 
     # --- coordinators -----------------------------------------------------------------------------------
 
+    @property
+    def wants_transactions(self) -> bool:
+        """Return whether clients ask coordinators for transactions."""
+        return False
+
     def seats_of(self, node: CoordinatorNode) -> dict[str, ShardSeat]:
         """Return what a coordinator runs: the shard that counts."""
         tick_ms = min(2 * self.cluster.options.pace_ms, TICK_MS_MAX)

@@ -114,6 +114,10 @@ class TransactionShards(Shards):
     def payments_keys(self) -> list[PartitionKey]:
         return [self.payments_key(number) for number in range(PARTITIONS)] if self.payments_id else []
 
+    @property
+    def wants_transactions(self) -> bool:
+        return TRANSACTIONS_TOPIC not in self.topic_ids
+
     def keeps(self, key: PartitionKey) -> bool:
         return key == self.transactions_key or key[0] == self.payments_id
 

@@ -28,6 +28,7 @@ NEW: Final[Mapping[str, str | Feature]] = {
     "ClaimRow.levels": "an ephemeral row, of which a controller of 0.1 ignores the field",
     "ControllerError:unsupported_level": "told only to processes that told levels, which 0.1 does not",
     "HeartbeatRequest.transactions": _OF_TRANSACTIONS,
+    "HeartbeatRequest.wants_transactions": "a field of a message; 0.2 ignores it, and has no transactions",
     "HeartbeatResponse.suspects": _OF_TRANSACTIONS,
     "PartitionLag.transactions": _OF_TRANSACTIONS,
     "Cause:upgrade_finalized": "the change that ends level 0",

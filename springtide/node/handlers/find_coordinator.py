@@ -95,6 +95,7 @@ def _of_transaction(context: NodeContext, request: Request, key: str) -> FindCoo
         return _nowhere(key, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, DENIED_TRANSACTION)
     if context.is_view_complete() and not context.view.has_groups():
         return _nowhere(key, no_transactions(request.api_version), NOT_ADMITTED)
+    context.is_asked_for_transactions = True
     return _found(context, request, key, _owner_of(context, key, TRANSACTIONS_TOPIC), TRANSACTIONS_TOPIC)
 
 

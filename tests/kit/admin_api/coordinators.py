@@ -79,6 +79,7 @@ class Coordinator:
         *level: int,
         groups: GroupNews | None = None,
         transactions: TransactionNews | None = None,
+        wants_transactions: bool = False,
     ) -> HeartbeatResponse:
         """level: numbers of shards that it is level with, of each coordinator topic."""
         topic_ids = sorted({key[0] for key in self.rest.engine.cluster("prod").image.shards})
@@ -91,6 +92,7 @@ class Coordinator:
             level=tuple(LevelShards(topic_id=topic_id, partitions=level) for topic_id in topic_ids),
             groups=groups,
             transactions=transactions,
+            wants_transactions=wants_transactions,
         )
         response: HeartbeatResponse = await self.ask("heartbeat", request, HeartbeatResponse)
         return response

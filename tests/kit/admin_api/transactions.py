@@ -123,7 +123,7 @@ async def hang(rest: Rest, coordinator: Coordinator, *, producer_id: int = 4_000
     body = {"coordinator_ids": [coordinator.coordinator_id]}
     assert (await rest.post("/clusters/prod/coordinators", body)).status_code == 200
     await coordinator.poll()
-    await coordinator.heartbeat()
+    await coordinator.heartbeat(wants_transactions=True)
     while TRANSACTIONS_TOPIC not in (image := rest.engine.cluster("prod").image).topic_ids:
         await rest.clock.sleep_ms(500)
     await report_open(rest, (producer_id, 10))

@@ -62,12 +62,12 @@ from springtide.contract.lag_report import LagReport
 from springtide.contract.partition_state import PartitionState
 from springtide.contract.session import BrokerStatus, HeartbeatRequest, RegisterRequest
 from springtide.contract.updates import NameWriterRequest, PollRequest, ProducerIdsRequest
-from springtide.levels import NEWEST, TRANSACTIONS, Level, allows
+from springtide.levels import NEWEST, Level
 from springtide.node.clock import MachineClock
 from springtide.node.config import NodeConfig
 from springtide.node.listeners import HostPort, ListenersSettings, metrics_listener, parse_listeners
 from springtide.node.settings import NodePorts
-from springtide.node.sharding import GROUPS_TOPIC, TRANSACTIONS_TOPIC
+from springtide.node.sharding import GROUPS_TOPIC
 from tests.kit.controller.images import build_update
 
 CLUSTER = "prod"
@@ -414,7 +414,7 @@ class ClusterInProcess:
         return running
 
     async def form_coordinators(self, *coordinator_ids: int, configs: dict[str, str] | None = None) -> None:
-        """Start them, admit them, and wait until they serve all shards."""
+        """Start them, admit them, and wait until all shards of groups have owners."""
         for coordinator_id in coordinator_ids:
             await self.start_coordinator(coordinator_id, configs=configs)
         image = self.controller.image
@@ -423,12 +423,7 @@ class ClusterInProcess:
         )
         self.controller.admit_coordinators(*coordinator_ids)
         await self.controller.wait_for(
-            lambda: all(
-                {owner for _, owner in self.shard_owners(topic)} == {*coordinator_ids}
-                for topic in (GROUPS_TOPIC, TRANSACTIONS_TOPIC)[
-                    : 2 if allows(image.level, TRANSACTIONS) else 1
-                ]
-            ),
+            lambda: {owner for _, owner in self.shard_owners()} == {*coordinator_ids},
             "shards have owners",
         )
 

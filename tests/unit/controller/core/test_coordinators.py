@@ -23,6 +23,7 @@ from controller.core.events import (
     CoordinatorsChanged,
     CreateTopic,
     DeleteTopic,
+    Heartbeat,
     MaintainCoordinators,
     MemberRemoved,
     ReassignmentsAltered,
@@ -40,7 +41,7 @@ from springtide.contract.epochs import BrokerEpoch, ControllerEpoch
 from springtide.contract.errors import ControllerError
 from springtide.contract.groups import GroupNews, GroupTrouble
 from springtide.contract.partition_state import NO_COORDINATOR, NO_EPOCH, WRITER_IDS, Shard, WriterId
-from springtide.contract.session import BrokerStatus
+from springtide.contract.session import BrokerStatus, HeartbeatRequest
 from springtide.contract.transactions import LingeringTransaction, TransactionNews
 from springtide.contract.updates import PollRequest, ProducerIdsRequest, ProducerIdsResponse
 from springtide.levels import TRANSACTIONS, Level
@@ -200,8 +201,13 @@ def test_the_topic_is_created_when_the_first_coordinator_is_active() -> None:
     assert cluster.last.records == ()
 
 
-def test_the_topic_of_transactions_is_created_at_a_level_that_has_them() -> None:
+def test_the_topic_of_transactions_is_created_when_a_client_asks_at_a_level_that_has_them() -> None:
     cluster = CoordinatorCluster(1001)
+    cluster.finalize()
+    cluster.step(Tick(wall_ms=0, fresh_id=TRANSACTIONS_ID))
+    assert TRANSACTIONS_ID not in cluster.image.topics
+    cluster = CoordinatorCluster(1001)
+    ask_for_transactions(cluster)
     for level in (TRANSACTIONS.since - 1, TRANSACTIONS.since):
         cluster.finalize(Level(level))
         cluster.step(Tick(wall_ms=0, fresh_id=TRANSACTIONS_ID))
@@ -215,10 +221,25 @@ def test_the_topic_of_transactions_is_created_at_a_level_that_has_them() -> None
     assert cluster.last.records == ()
 
 
+def ask_for_transactions(cluster: CoordinatorCluster) -> None:
+    """A client asks the first coordinator."""
+    row = cluster.image.coordinators[1001]
+    request = HeartbeatRequest(
+        broker_id=1001,
+        broker_epoch=row.coordinator_epoch,
+        incarnation_id=row.incarnation_id,
+        wants_transactions=True,
+    )
+    received_ms = cluster.now_ms
+    kind = MemberKind.COORDINATOR
+    cluster.step(Heartbeat(wall_ms=0, request=request, received_ms=received_ms, kind=kind))
+
+
 def test_one_coordinator_topic_is_created_with_each_tick() -> None:
     cluster = CoordinatorCluster()
     cluster.finalize()
     cluster.join(1001)
+    ask_for_transactions(cluster)
     assert [topic.topic for topic in cluster.image.topics.values()] == [OFFSETS]
     cluster.step(Tick(wall_ms=0, fresh_id=TRANSACTIONS_ID))
     assert [topic.topic for topic in cluster.image.topics.values()] == [OFFSETS, TRANSACTIONS_TOPIC]
@@ -228,6 +249,7 @@ def test_each_topics_shards_are_spread_evenly_when_another_coordinator_comes() -
     cluster = CoordinatorCluster()
     cluster.finalize()
     cluster.join(1001, 1002)
+    ask_for_transactions(cluster)
     cluster.step(Tick(wall_ms=0, fresh_id=TRANSACTIONS_ID))
     cluster.join(1003)
     for _ in range(3):
