@@ -39,9 +39,6 @@ class LevelRange(msgspec.Struct, frozen=True):
     def has(self, level: Level) -> bool:
         return self.lowest <= level <= self.highest
 
-    def levels(self) -> list[Level]:
-        return [Level(level) for level in range(self.lowest, self.highest + 1)]
-
 
 #: A release runs at its own level and at the one before: upgrades skip none.
 SUPPORTED: Final = LevelRange(Level(NEWEST - 1), NEWEST)

@@ -49,8 +49,8 @@ class Node:
 
     @wants_shutdown.setter
     def wants_shutdown(self, is_wanted: bool) -> None:
-        """SIGTERM: a controlled shutdown, after which the process is gone. One that has just begun hears it
-        later than it is sent, and does not hear it again."""
+        """SIGTERM: a controlled shutdown, after which the process is gone. One that does not run yet goes
+        on."""
         stops = self._stops()
         if is_wanted and not self._wants_shutdown and stops is not None:
             self._wants_shutdown = True

@@ -17,9 +17,10 @@ from springtide.levels import SUPPORTED, Level
 FOLDER = Path(__file__).parent
 
 
-def kept_levels(folder: Path = FOLDER) -> list[Level]:
+def kept_levels() -> list[Level]:
     """Return the levels that this release can run at and of which there are golden files, lowest first."""
-    return [level for level in SUPPORTED.levels() if (folder / str(level)).is_dir()]
+    kept = sorted(Level(int(path.name)) for path in FOLDER.iterdir() if path.name.isdecimal())
+    return [level for level in kept if SUPPORTED.has(level)]
 
 
 class Exchange(NamedTuple):
@@ -40,7 +41,7 @@ class Golden:
     """The files of a level. What is packed is unpacked where the test wants it."""
 
     def __init__(self, level: int, folder: Path = FOLDER) -> None:
-        self.level = level
+        self.level = Level(level)
         self.folder = folder / str(level)
 
     def znodes(self) -> dict[str, bytes]:

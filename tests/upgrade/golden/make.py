@@ -29,7 +29,7 @@ from kazoo.client import KazooClient
 
 from localcluster.cluster import FIRST_COORDINATOR_ID, LocalCluster
 from localcluster.processes import ProcessPlace
-from springtide.levels import KEPT_DELETED_TOPICS
+from springtide.levels import KEPT_DELETED_TOPICS, Level, allows
 from tests.upgrade.golden.files import Exchange, Golden
 from tests.upgrade.golden.recording_proxy import RecordingProxy
 from tests.upgrade.last_release import NAMED, LastReleaseUnavailable, named, python
@@ -71,7 +71,7 @@ class GoldenCluster(LocalCluster):
         return [self._proxy.url]
 
 
-def fill(cluster: GoldenCluster, level: int) -> list[Consumer]:
+def fill(cluster: GoldenCluster, level: Level) -> list[Consumer]:
     """Make one of everything that is stored at a level. Return members of a group that go on."""
     api, path = cluster.api, f"/clusters/{cluster.name}"
     rows = [[KEPT_BROKER, 2, 3], [KEPT_BROKER, 3, 2], [2, KEPT_BROKER, 3]]
@@ -108,7 +108,7 @@ def fill(cluster: GoldenCluster, level: int) -> list[Consumer]:
     )
     api.post(f"{path}/verifications", VERIFICATION)
     cluster.delete_topic("gone")
-    if level >= KEPT_DELETED_TOPICS.since:
+    if allows(level, KEPT_DELETED_TOPICS):
         cluster.create_topic("kept", assignments=rows[:1], configs={"deleted.topic.retention.ms": "86400000"})
         write(cluster, "kept", ["a", "b"])
         cluster.delete_topic("kept")
