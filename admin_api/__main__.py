@@ -41,9 +41,11 @@ from controller.schema_steps import follow_levels, make_ready
 from controller.shell.clock import SystemClock
 from controller.shell.engine import Engine
 from controller.shell.kafka_groups import KafkaGroups
+from controller.shell.kafka_transactions import KafkaTransactions
 from controller.shell.kazoo_access import ZooKeeperAccess
 from controller.shell.listeners import TcpListeners
 from controller.shell.meta import Meta
+from controller.shell.published import Published
 from controller.zookeeper import open_meta, read_access, secure_zookeeper
 from springtide.interpreter import spare_the_loop
 from springtide.log_lines import configure_logging
@@ -266,15 +268,16 @@ async def serve(
         webhook_hosts=config.allowed_webhook_hosts,
     )
     kafka_tls = KafkaTls(config.kafka_ca, config.kafka_client_cert, config.kafka_client_key)
+
+    def published(cluster: str) -> Published:
+        return engine.cluster(cluster).published
+
     app = create_app(
         engine=engine,
         database=store,
         outbox=outbox,
-        client_groups=KafkaGroups(
-            lambda name: engine.cluster(name).published,
-            engine.clock,
-            tls=kafka_tls,
-        ),
+        client_groups=KafkaGroups(published, engine.clock, tls=kafka_tls),
+        client_transactions=KafkaTransactions(published, engine.clock, tls=kafka_tls),
         rooms=RecordRooms(kafka_tls),
         settings=settings,
         clock=engine.clock,

@@ -50,6 +50,7 @@ from admin_api.settings import ApiSettings
 from admin_api.topics import deleted as deleted_topics
 from admin_api.topics import missing
 from admin_api.topics import routes as topics
+from admin_api.transactions import routes as transactions
 from admin_api.users import routes as users
 from admin_api.webhooks import routes as webhooks
 from admin_api.webhooks import silences
@@ -65,6 +66,7 @@ from controller.face.surroundings import (
     RandomBytes,
     create_routers,
 )
+from controller.face.transactions import ClientTransactions
 from controller.face.webhooks import HttpPost, Notifier, WebhookCollector
 from springtide.version import VERSION
 
@@ -78,6 +80,7 @@ def create_app(
     database: Database,
     outbox: AuditOutbox,
     client_groups: ClientGroups,
+    client_transactions: ClientTransactions,
     rooms: Rooms | None = None,
     settings: ApiSettings,
     clock: ControllerClock,
@@ -116,6 +119,7 @@ def create_app(
         operations=operations,
         notifier=notifier,
         groups=client_groups,
+        transactions=client_transactions,
         settings=settings,
         clock=clock,
         ids=Ids(random_bytes),
@@ -147,6 +151,7 @@ def create_app(
         brokers.router,
         coordinators.router,
         groups.router,
+        transactions.router,
         last_hour.router,
         heat_map.router,
         topics.router,

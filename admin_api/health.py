@@ -32,7 +32,7 @@ class Readiness(View):
 
     ready: bool
     controller_id: str = Field(description="names this run of the controller; another after each start")
-    version: str = Field(description="of the release that it runs", examples=["0.2.0"])
+    version: str = Field(description="of the release that it runs", examples=["0.3.0"])
     url: str = Field(description="where it is reached by its own name", examples=["http://ctl1:8080"])
     role: str = Field(description="`active` or `standby`", examples=["active"])
     active_url: str | None

@@ -16,6 +16,7 @@ from controller.database.sql import Database
 from controller.shell.clock import SystemClock
 from controller.shell.engine import Engine
 from controller.shell.kafka_groups import KafkaGroups
+from controller.shell.kafka_transactions import KafkaTransactions
 from controller.shell.kazoo_meta import KazooMeta
 from controller.shell.listeners import TcpListeners
 
@@ -39,6 +40,7 @@ def unconnected_app() -> Iterator[FastAPI]:
             database=store,
             outbox=AuditOutbox(store, clock=clock, truth=engine.truth),
             client_groups=KafkaGroups(lambda name: engine.cluster(name).published, clock),
+            client_transactions=KafkaTransactions(lambda name: engine.cluster(name).published, clock),
             settings=ApiSettings(),
             clock=clock,
             random_bytes=os.urandom,

@@ -26,6 +26,7 @@ COMMANDS: Final = {
     "land": "topics to Parquet, beside Spark's own writer",
     "pipeline": "the source and the sink under Spark",
     "scale": "controllers with very many partitions",
+    "transactions": "transactions of several sizes, alone or beside Kafka",
 }
 LOADS: Final = ("raw_load", "client_load", "pipe")
 """Processes that commands start."""

@@ -343,8 +343,7 @@ class Round:
             session_id=follower.session.session_id,
             topic_id=topic_id_bytes(TOPIC_ID),
             partition=PARTITION,
-            high_watermark=result.high_watermark,
-            log_start_offset=result.log_start_offset,
+            offsets=(result.high_watermark, result.high_watermark, result.log_start_offset),
             records=[part for part in result.records.parts if isinstance(part, memoryview)],
             records_bytes=result.records.size_bytes,
         )

@@ -48,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="coordinator", description="A Springtide coordinator of client groups."
+        prog="coordinator", description="A Springtide coordinator of client groups and transactions."
     )
     commands = parser.add_subparsers(dest="command", required=True)
     add_serve(commands, what="coordinator", port=DEFAULT_PORT, keys=COORDINATOR_KEYS)

@@ -1,14 +1,17 @@
-"""A coordinator's configuration: Kafka's options of groups and committed offsets."""
+"""A coordinator's configuration: Kafka's options of groups, committed offsets and transactions."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from coordinator.core.groups.options import MINUTE_MS, GroupOptions
+from coordinator.core.transactions.options import TransactionOptions
 from springtide.node.config import NODE_HINTS, NODE_KEYS, ConfigKey, NodeConfig, between, positive
 
 _MS_MAX = 2**31 - 1
-_FIXED = "a coordinator topic's settings are pinned, so that no group's state is lost by one"
+_FIXED = (
+    "a coordinator topic's settings are pinned, so that no state of a group or transaction is lost by one"
+)
 
 COORDINATOR_KEYS: dict[str, ConfigKey] = {
     **NODE_KEYS,
@@ -31,6 +34,18 @@ COORDINATOR_KEYS: dict[str, ConfigKey] = {
     "offsets.retention.check.interval.ms": ConfigKey(
         "600000", positive, "how often expired offsets are looked for"
     ),
+    "transaction.max.timeout.ms": ConfigKey(
+        "900000", between(1, _MS_MAX), "longest transaction timeout that a producer may ask for"
+    ),
+    "transactional.id.expiration.ms": ConfigKey(
+        "604800000", between(1, _MS_MAX), "how long a transactional id is kept without a transaction"
+    ),
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": ConfigKey(
+        "10000", between(1, _MS_MAX), "how often transactions that are open for too long are aborted"
+    ),
+    "transaction.remove.expired.transaction.cleanup.interval.ms": ConfigKey(
+        "3600000", between(1, _MS_MAX), "how often expired transactional ids are looked for"
+    ),
 }
 
 COORDINATOR_HINTS = {
@@ -40,6 +55,10 @@ COORDINATOR_HINTS = {
     "offsets.topic.num.partitions": _FIXED,
     "offsets.topic.replication.factor": _FIXED,
     "offsets.topic.segment.bytes": _FIXED,
+    "transaction.state.log.num.partitions": _FIXED,
+    "transaction.state.log.replication.factor": _FIXED,
+    "transaction.state.log.min.isr": _FIXED,
+    "transaction.state.log.segment.bytes": _FIXED,
 }
 
 
@@ -59,4 +78,13 @@ class CoordinatorConfig(NodeConfig):
             metadata_max=self.number("offset.metadata.max.bytes"),
             retention_ms=self.number("offsets.retention.minutes") * MINUTE_MS,
             retention_check_ms=self.number("offsets.retention.check.interval.ms"),
+        )
+
+    @property
+    def transaction_options(self) -> TransactionOptions:
+        return TransactionOptions(
+            timeout_ms_max=self.number("transaction.max.timeout.ms"),
+            timeout_check_ms=self.number("transaction.abort.timed.out.transaction.cleanup.interval.ms"),
+            expiration_ms=self.number("transactional.id.expiration.ms"),
+            expiration_check_ms=self.number("transaction.remove.expired.transaction.cleanup.interval.ms"),
         )

@@ -25,6 +25,8 @@ from dataplane.core.fetches import Fetch, FetchedAnswer
 from dataplane.core.out_of_sync import RED_SECONDS_MAX, OutOfSync, own_ids
 from dataplane.core.results import FetchResult
 from dataplane.core.shutdown import SHUTDOWN, ShutdownStep
+from dataplane.core.verifications import ReleasedBatches
+from dataplane.handlers import appending
 from dataplane.handlers import fetch as fetch_handler
 from dataplane.handlers.context import BrokerContext
 from dataplane.handlers.table import HANDLERS
@@ -37,6 +39,7 @@ from dataplane.shell.hosted import HostedPartition
 from dataplane.shell.lookups import Lookups
 from dataplane.shell.metrics import BrokerCounters, collect_counters
 from dataplane.shell.preflight import Preflight
+from dataplane.shell.verification import CoordinatorQuestions
 from dataplane.storage.disk import Disk, PosixDisk
 from dataplane.storage.log_dir import DIVERGENT, LogDir
 from dataplane.storage.tail_cache import BROKER_BYTES_MAX
@@ -124,6 +127,7 @@ class StorageBroker:
         self.upkeep = Upkeep(node, replicas, settings.config, ports.compaction)
         self._out_of_sync = OutOfSync(own_ids(settings.broker_id, settings.worker_of))
         self.effects.connect(fetching=self.fetchers, scrubbing=self.upkeep.scrubber)
+        self._verification = self._make_verification()
         self.context = self._make_context(log_dir)
         self._preflight = self._make_preflight(log_dir)
         self.session = self._make_session(log_dir)
@@ -156,6 +160,7 @@ class StorageBroker:
             table=self.table,
             effects=self.effects,
             produces=self.replicas.produces,
+            verification=self._verification,
             fetches=self.fetches,
             lookups=Lookups(threads=ports.threads, spawn=node.spawn),
             divergent_logs=DivergentLogs(
@@ -173,6 +178,19 @@ class StorageBroker:
             ),
             log_dir_failure=lambda: self.directory.failure,
             room=log_dir.health.room,
+        )
+
+    def _make_verification(self) -> CoordinatorQuestions:
+        node = self.node
+        return CoordinatorQuestions(
+            view=self.view,
+            net=node.net,
+            clock=self._ports.clock,
+            client_id=f"{OUR_PREFIX}broker-{node.node_id}",
+            spawn=node.spawn,
+            end_turn=node.end_turn,
+            on_released=self._on_released,
+            counters=self.counters,
         )
 
     def _make_preflight(self, log_dir: LogDir) -> Preflight:
@@ -255,6 +273,9 @@ class StorageBroker:
     def _respond(self, fetch: Fetch, session: FetchSession, answers: list[FetchedAnswer]) -> None:
         fetch_handler.respond(self.context, fetch, session, answers)
 
+    def _on_released(self, released: ReleasedBatches) -> None:
+        appending.on_released(self.context, released)
+
     async def _on_registered(self, response: RegisterResponse) -> None:
         await self.directory.on_registered(cluster_id=response.cluster_id, broker_epoch=response.broker_epoch)
         self.directory.seals.chain_epoch = response.chain_epoch
@@ -281,6 +302,7 @@ class StorageBroker:
                 await nursery.start(self.fetchers.run)
                 self.node.start(nursery)
                 nursery.start_soon(self.fetches.run_timers, self.node.end_turn)
+                nursery.start_soon(self._verification.run)
                 nursery.start_soon(self.upkeep.maintenance.run)
                 nursery.start_soon(self.table.creator.run)
                 nursery.start_soon(self.upkeep.scrubber.run)
@@ -338,7 +360,7 @@ class StorageBroker:
 
     def _collect(self) -> Iterator[Metric]:
         yield from collect_counters(self.counters, now_us=self._ports.clock.mono_us())
-        yield from self.replicas.collect()
+        yield from self.replicas.collect(parked=self._verification.parked, now_ms=self._ports.clock.mono_ms())
         yield gauge(
             "springtide_native_records",
             "1 if C walks the records of produced batches, 0 if Python does, which takes longer",

@@ -119,8 +119,9 @@ class Replicas:
     def leader_count(self) -> int:
         return sum(isinstance(hosted.replica.role, Leader) for hosted in self.table)
 
-    def collect(self) -> Iterator[Metric]:
-        yield from collect_partitions(list(self.table))
+    def collect(self, *, parked: int, now_ms: int) -> Iterator[Metric]:
+        """parked: batches that wait for a transaction's coordinator. now_ms: monotonic."""
+        yield from collect_partitions(list(self.table), now_ms=now_ms)
         yield gauge(
             "springtide_learners_throttled",
             "Replicas being added that wait for their turn under a throttled rate",
@@ -129,7 +130,7 @@ class Replicas:
         yield gauge(
             "kafka_server_delayedoperationpurgatory_purgatorysize",
             "Requests that wait",
-            self.produces.waiting + self.fetches.parked,
+            self.produces.waiting + self.fetches.parked + parked,
         )
 
 

@@ -11,6 +11,7 @@ there is no way back. Kafka does it in the same way since KIP-584 and KIP-778, w
     level   release
     0       0.1, which knew no levels and says nothing of them
     1       0.2
+    2       0.3
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ Level = NewType("Level", int)
 #: What a process that says nothing supports, and what a cluster without a row is at: release 0.1.
 UNTOLD: Final = Level(0)
 #: The highest level of this release: that of clusters that it makes.
-NEWEST: Final = Level(1)
+NEWEST: Final = Level(2)
 #: The first release of each level that this one knows.
-RELEASES: Final[dict[Level, str]] = {Level(0): "0.1", Level(1): "0.2"}
+RELEASES: Final[dict[Level, str]] = {Level(0): "0.1", Level(1): "0.2", Level(2): "0.3"}
 
 
 class LevelRange(msgspec.Struct, frozen=True):
@@ -55,6 +56,9 @@ class Feature(msgspec.Struct, frozen=True):
 RANGES_IN_ROWS: Final = Feature("ranges_in_rows", Level(1))
 #: A deleted topic's records and settings are kept for `deleted.topic.retention.ms`, to be brought back.
 KEPT_DELETED_TOPICS: Final = Feature("kept_deleted_topics", Level(1))
+#: Producers with a transactional id, and all that is stored for them: `__transaction_state`, transactional
+#: batches and markers, indexes of aborted transactions, pending offsets.
+TRANSACTIONS: Final = Feature("transactions", Level(2))
 
 
 def allows(level: Level, feature: Feature) -> bool:

@@ -214,6 +214,8 @@ class AlarmView(View):
     partition: int | None
     broker_id: int | None
     group_id: str | None
+    transactional_id: str | None
+    producer_id: int | None
     detail: str
     follows: dict[str, int] = Field(
         description="how many alarms of which codes follow from this one; they are not listed",

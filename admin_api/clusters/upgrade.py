@@ -32,7 +32,7 @@ class UpgradeProcess(View):
     kind: str = Field(description="`controller`, `broker` or `coordinator`", examples=["broker"])
     id: str = Field(examples=["3"])
     name: str = Field(examples=["broker 3"])
-    version: str = Field(description="of its release; empty: not told", examples=["0.2.0"])
+    version: str = Field(description="of its release; empty: not told", examples=["0.3.0"])
     lowest_level: int | None
     highest_level: int | None
     is_running: bool

@@ -67,6 +67,12 @@ CATALOGUE: Mapping[str, Kind] = {
         "GET /clusters/{cluster}/groups lists those that coordinators know",
         kafka_error=KafkaError(69, "GROUP_ID_NOT_FOUND"),
     ),
+    "transaction_not_found": Kind(
+        404,
+        "No such transactional id",
+        "GET /clusters/{cluster}/transactions lists those that coordinators know",
+        kafka_error=KafkaError(105, "TRANSACTIONAL_ID_NOT_FOUND"),
+    ),
     "plan_not_found": Kind(
         404, "No such plan", "GET /clusters/{cluster}/plans lists those kept; they go some days after expiry"
     ),
@@ -447,6 +453,17 @@ CATALOGUE: Mapping[str, Kind] = {
         "The group has members",
         "stop its clients: a member that was killed counts until its session.timeout.ms is over",
         kafka_error=KafkaError(68, "NON_EMPTY_GROUP"),
+    ),
+    "transaction_not_open": Kind(
+        409,
+        "No transaction is open that could be aborted",
+        "look at it again: it has ended, its end is decided, or its producer has begun another one",
+        kafka_error=KafkaError(48, "INVALID_TXN_STATE"),
+    ),
+    "transaction_not_hanging": Kind(
+        409,
+        "The transaction is not known to hang",
+        "GET /clusters/{cluster}/transactions lists those that do; to find them takes a minute",
     ),
     "reset_incomplete": Kind(
         409,

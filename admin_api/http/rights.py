@@ -28,6 +28,7 @@ class Area(StrEnum):
 
     TOPIC = "topic"
     GROUP = "group"
+    TRANSACTION = "transactional_id"
     CLUSTER = "cluster"
     ACCESS = "access"
     PROTECTION = "protection"
@@ -37,6 +38,7 @@ class Area(StrEnum):
 RESOURCE_TYPES: Final[Mapping[Area, ResourceType]] = {
     Area.TOPIC: ResourceType.TOPIC,
     Area.GROUP: ResourceType.GROUP,
+    Area.TRANSACTION: ResourceType.TRANSACTIONAL_ID,
     Area.CLUSTER: ResourceType.CLUSTER,
     Area.ACCESS: ResourceType.CLUSTER,
 }
@@ -44,7 +46,8 @@ RESOURCE_TYPES: Final[Mapping[Area, ResourceType]] = {
 
 @dataclass(frozen=True, slots=True)
 class Right:
-    """An operation on a resource. name: of the topic or group; `*` where it is not known."""
+    """An operation on a resource. name: of the topic, group or transactional id; `*` where it is not
+    known."""
 
     area: Area
     operation: Operation
@@ -52,7 +55,7 @@ class Right:
 
     @property
     def resource_name(self) -> str:
-        return self.name if self.area in (Area.TOPIC, Area.GROUP) else CLUSTER_NAME
+        return self.name if self.area in _NAME_IN_PATH else CLUSTER_NAME
 
     @property
     def words(self) -> str:
@@ -80,12 +83,13 @@ _CHANGE: Final = _SEE | {_O.CREATE, _O.ALTER, _O.ALTER_CONFIGS}
 _RUN: Final = {
     Area.TOPIC: _CHANGE | {_O.DELETE},
     Area.GROUP: _SEE | {_O.READ, _O.DELETE},
+    Area.TRANSACTION: _SEE | {_O.WRITE},
     Area.CLUSTER: _CHANGE,
 }
 #: What each role gives, on each resource of the area. No role gives the right to read or write records: that
 #: is for the ACLs of a cluster that has an authorizer, and for each client of one that has none.
 GIVEN: Final[Mapping[Role, Mapping[Area, frozenset[Operation]]]] = {
-    Role.VIEWER: {Area.TOPIC: _SEE, Area.GROUP: _SEE, Area.CLUSTER: _SEE},
+    Role.VIEWER: {Area.TOPIC: _SEE, Area.GROUP: _SEE, Area.TRANSACTION: _SEE, Area.CLUSTER: _SEE},
     Role.OPERATOR: {**_RUN, Area.ACCESS: frozenset({_O.DESCRIBE})},
     Role.ADMIN: {
         **_RUN,
@@ -117,10 +121,12 @@ _NEEDS: Final[Mapping[tuple[Area, Operation], str]] = {
     (Area.GROUP, _O.DESCRIBE): "getGroup getGroupHistory",
     (Area.GROUP, _O.READ): "resetGroupOffsets",
     (Area.GROUP, _O.DELETE): "deleteGroup",
+    (Area.TRANSACTION, _O.DESCRIBE): "getTransaction",
+    (Area.TRANSACTION, _O.WRITE): "abortTransaction",
     (Area.CLUSTER, _O.DESCRIBE): (
         "listClusters getCluster listConfigChanges listSetAsideLogs listAlarms listBrokers getBroker "
-        "listCoordinators getCoordinator listGroups listTopics listMissingTopics listDeletedTopics "
-        "listReassignments listPlans "
+        "listCoordinators getCoordinator listGroups listTransactions listTopics listMissingTopics "
+        "listDeletedTopics listReassignments listPlans "
         "getPlan listPlannedMoves listPolicies getPolicy listWebhooks getWebhook listSilences "
         "getAssignment getResilience listPartitionsOfCluster "
         "getReplication listOperations getOperation listMoves watchOperation getReceipt listVerifications "
@@ -133,8 +139,9 @@ _NEEDS: Final[Mapping[tuple[Area, Operation], str]] = {
     (Area.CLUSTER, _O.CREATE): "createCluster",
     (Area.CLUSTER, _O.ALTER): (
         "addBrokers changeBroker removeBroker drainBroker demoteBroker returnBroker admitCoordinators "
-        "changeCoordinator removeCoordinator electLeader electPreferredLeaders assignPartition "
-        "cancelReassignment makePlan deletePlan executePlan approvePlan undoOperation changeOperation "
+        "changeCoordinator removeCoordinator endTransaction electLeader electPreferredLeaders "
+        "assignPartition cancelReassignment makePlan deletePlan executePlan approvePlan undoOperation "
+        "changeOperation "
         "cancelOperation pauseOperation resumeOperation recordVerification addSilence endSilence"
     ),
     (Area.CLUSTER, _O.ALTER_CONFIGS): (
@@ -156,7 +163,11 @@ NEEDS: Final[Mapping[str, tuple[Area, Operation]]] = {
 }
 #: The requests whose resource the path does not tell: their routes ask again, for the topic that is meant.
 ASKED_AGAIN: Final = frozenset({"createTopicInCluster", "undoConfigChange", "restoreTopic", "purgeTopic"})
-_NAME_IN_PATH: Final = {Area.TOPIC: "topic", Area.GROUP: "group_id"}
+_NAME_IN_PATH: Final = {
+    Area.TOPIC: "topic",
+    Area.GROUP: "group_id",
+    Area.TRANSACTION: "transactional_id",
+}
 
 
 def right_of(operation_id: str, path_params: Mapping[str, Any]) -> Right:

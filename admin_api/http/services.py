@@ -20,6 +20,7 @@ from controller.face.groups import ClientGroups
 from controller.face.history import AuditOutbox
 from controller.face.operations import OperationsRunner
 from controller.face.surroundings import ControllerClock, Ids, RandomBytes
+from controller.face.transactions import ClientTransactions
 from controller.face.webhooks import Notifier
 
 
@@ -34,6 +35,7 @@ class Services:
     operations: OperationsRunner
     notifier: Notifier
     groups: ClientGroups
+    transactions: ClientTransactions
     settings: ApiSettings
     clock: ControllerClock
     ids: Ids

@@ -71,7 +71,7 @@ from controller.face.database import (
     get_operation,
     idempotency,
 )
-from controller.face.history import Intent, Outcome, RequestOutcome, append_intent
+from controller.face.history import AuditedOutcome, Intent, RequestOutcome, append_intent
 from controller.face.operations import FINISHED, OperationState, Work, encode_work, kind_of
 from controller.face.policies import is_protected
 from controller.face.settings import AUTHORIZATION_SETTINGS, CLUSTER_PROTECTED
@@ -326,7 +326,7 @@ class Writing:
             return self._as_answer(problem)
         finally:
             services.outbox.record_outcome(
-                Outcome(
+                AuditedOutcome(
                     audit_id=audit_id,
                     outcome=outcome,
                     code=code,

@@ -41,6 +41,10 @@ TAGS: Final = [
     },
     {"name": "Coordinators", "description": "Admit, list, look at, drain, demote, remove."},
     {"name": "Groups", "description": "Who reads what and how far; reset offsets, delete."},
+    {
+        "name": "Transactions",
+        "description": "Which are open, who waits for them; end those that do not end by themselves.",
+    },
     {"name": "Topics", "description": "Create, list, look at, enlarge, configure, delete."},
     {"name": "ACLs", "description": "Who may do what to which resources, and why a client may not."},
     {"name": "Users", "description": "Who may log in with a password: list, set, delete."},

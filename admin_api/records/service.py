@@ -25,7 +25,7 @@ from admin_api.records.rooms import RoomLost, Rooms, TooManyLooks
 from admin_api.topics.service import find_topic
 from controller.face.cluster import Entity, KnownCluster
 from controller.face.commands import NotActive
-from controller.face.history import Intent, Outcome, RequestOutcome, append_intent, append_outcome
+from controller.face.history import AuditedOutcome, Intent, RequestOutcome, append_intent, append_outcome
 from controller.face.surroundings import speaks_tls
 from springtide.contract.partition_state import PartitionState, TopicState
 
@@ -101,7 +101,7 @@ async def _read(
         )
     except RoomLost as error:
         refused = ProblemError("look_failed", str(error))
-    outcome = Outcome(
+    outcome = AuditedOutcome(
         audit_id=audit_id,
         outcome=RequestOutcome.SUCCEEDED if refused is None else RequestOutcome.REFUSED,
         code=None if refused is None else refused.code,

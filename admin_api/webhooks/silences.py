@@ -34,6 +34,7 @@ from controller.face.webhooks import (
     insert_silence,
     list_silences,
 )
+from springtide.levels import TRANSACTIONS, allows
 
 router = APIRouter(route_class=StrictRoute, tags=["Webhooks"])
 
@@ -54,6 +55,7 @@ class NewSilence(RequestBody):
     partition: PartitionNumber | None = None
     broker_id: BrokerId | None = None
     group_id: Annotated[str, StringConstraints(max_length=1_000)] | None = None
+    transactional_id: Annotated[str, StringConstraints(max_length=1_000)] | None = None
     minutes: Annotated[int, Field(ge=1, le=SILENCE_MS_MAX // 60_000, description="until it ends by itself")]
     reason: Annotated[str, StringConstraints(min_length=1, max_length=1_000)]
 
@@ -67,6 +69,7 @@ class SilenceView(SilenceMark):
     partition: int | None
     broker_id: int | None
     group_id: str | None
+    transactional_id: str | None
     created_at: str
 
 
@@ -110,8 +113,13 @@ async def list_them(request: Request, services: Serving, cluster: ClusterPath, p
 async def add_it(body: NewSilence, services: Serving, write: Write, cluster: ClusterPath) -> Response:
     """Tell webhooks nothing of these alarms for a time. The alarms are listed all the same, marked, and the
     cluster's health stays what it is."""
-    if (body.code, body.topic, body.broker_id, body.group_id) == (None, None, None, None):
-        raise _invalid("/code", "name a code, a topic, a broker or a group")
+    subjects = (body.code, body.topic, body.broker_id, body.group_id, body.transactional_id)
+    if all(subject is None for subject in subjects):
+        raise _invalid("/code", "name a code, a topic, a broker, a group or a transactional id")
+    level = services.engine.cluster(cluster).image.level
+    if body.transactional_id is not None and not allows(level, TRANSACTIONS):
+        # A controller of 0.2 would take the silence for one of everything.
+        raise _invalid("/transactional_id", "the cluster has no transactions before its level is raised")
     if body.partition is not None and body.topic is None:
         raise _invalid("/partition", "needs its topic")
     asked = Asked(
@@ -140,6 +148,7 @@ async def _add(services: Services, cluster: str, body: NewSilence, attempt: Atte
         partition=body.partition,
         broker_id=body.broker_id,
         group_id=body.group_id,
+        transactional_id=body.transactional_id,
         reason=body.reason,
         actor=attempt.actor,
         created_at_ms=attempt.wall_ms,

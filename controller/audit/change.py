@@ -22,6 +22,7 @@ class Entity(StrEnum):
     BROKER = "broker"
     COORDINATOR = "coordinator"
     GROUP = "group"
+    TRANSACTION = "transaction"
     TOPIC = "topic"
     PARTITION = "partition"
     ACLS = "acls"
@@ -93,6 +94,7 @@ def brokers_touched(change: AuditedChange) -> tuple[int, ...]:
             Entity.CLUSTER
             | Entity.COORDINATOR
             | Entity.GROUP
+            | Entity.TRANSACTION
             | Entity.TOPIC
             | Entity.ACLS
             | Entity.USER

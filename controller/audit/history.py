@@ -77,7 +77,7 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True):
     brokers: tuple[int, ...] = ()
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+class AuditedOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of the request recorded as `audit_id`."""
 
     audit_id: int
@@ -162,7 +162,7 @@ def _is_secret(name: str) -> bool:
     return _SECRET.search(name) is not None
 
 
-def append_outcome(connection: sa.Connection, outcome: Outcome) -> None:
+def append_outcome(connection: sa.Connection, outcome: AuditedOutcome) -> None:
     """Write what became of a request; the first outcome told is the one kept. Raise DatabaseRejected when
     there is no such request."""
     found = sa.select(audit.c.cluster, audit.c.seq).where(audit.c.id == outcome.audit_id)

@@ -25,7 +25,7 @@ import sqlalchemy as sa
 
 from controller.audit import history
 from controller.audit.change import AuditedChange, Entity
-from controller.audit.history import Outcome
+from controller.audit.history import AuditedOutcome
 from controller.database.sql import Database, DatabaseRejected, DatabaseUnavailable
 from springtide.contract.epochs import ControllerEpoch
 
@@ -65,7 +65,7 @@ class AuditOutbox:
         self._clock = clock
         self._truth = truth
         self._changes_max = changes_max
-        self._queue: deque[AuditedChange | Outcome] = deque()
+        self._queue: deque[AuditedChange | AuditedOutcome] = deque()
         #: Clusters to be back-filled; True: changes were dropped, and will be until the image is read.
         self._behind: dict[str, bool] = {}
         self._dropped = 0
@@ -112,7 +112,7 @@ class AuditOutbox:
                 self._queue.append(change)
         self._wake.set()
 
-    def record_outcome(self, outcome: Outcome) -> None:
+    def record_outcome(self, outcome: AuditedOutcome) -> None:
         """Take what became of a request. Dropped when the queue is full: a request without an outcome reads
         as unknown, which is then the truth."""
         if len(self._queue) < self._changes_max:
@@ -161,7 +161,7 @@ class AuditOutbox:
             for _ in batch:
                 self._queue.popleft()
 
-    async def _write(self, batch: Sequence[AuditedChange | Outcome]) -> None:
+    async def _write(self, batch: Sequence[AuditedChange | AuditedOutcome]) -> None:
         try:
             await self._store.write(_append, batch=batch, recorded_at_ms=self._clock.now_wall_ms())
         except DatabaseRejected as error:
@@ -213,10 +213,10 @@ class AuditOutbox:
 
 
 def _append(
-    connection: sa.Connection, *, batch: Sequence[AuditedChange | Outcome], recorded_at_ms: int
+    connection: sa.Connection, *, batch: Sequence[AuditedChange | AuditedOutcome], recorded_at_ms: int
 ) -> None:
     changes = [item for item in batch if isinstance(item, AuditedChange)]
     history.append_changes(connection, changes, recorded_at_ms=recorded_at_ms)
     for item in batch:
-        if isinstance(item, Outcome):
+        if isinstance(item, AuditedOutcome):
             history.append_outcome(connection, item)

@@ -20,7 +20,7 @@ import sqlalchemy as sa
 
 from controller.audit.chain import lock_head
 from controller.audit.change import Entity
-from controller.audit.history import Intent, Outcome, RequestOutcome, append_intent, append_outcome
+from controller.audit.history import AuditedOutcome, Intent, RequestOutcome, append_intent, append_outcome
 from controller.audit.kept_rows import digest_kept, is_end, is_superseded, page_end, placed
 from controller.audit.placements import audited_since_ms
 from controller.audit.removal import (
@@ -248,7 +248,9 @@ def _anchor(
         body=msgspec.to_builtins(removal),
     )
     audit_id = append_intent(connection, intent, recorded_at_ms=now_ms)
-    append_outcome(connection, Outcome(audit_id=audit_id, outcome=RequestOutcome.SUCCEEDED, at_ms=now_ms))
+    append_outcome(
+        connection, AuditedOutcome(audit_id=audit_id, outcome=RequestOutcome.SUCCEEDED, at_ms=now_ms)
+    )
     connection.execute(audit_anchors.delete().where(audit_anchors.c.cluster == cluster))
     connection.execute(audit_anchors.insert().values(cluster=cluster, audit_id=audit_id, is_swept=False))
     return removal

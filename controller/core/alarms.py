@@ -477,14 +477,16 @@ class _Told:
 
 def alarm_order(alarm: Alarm) -> tuple[int, str, int, int]:
     """Most severe first, and an alarm is as severe as the worst that follows from it; no two are equal in it,
-    and no number in it is negative. A group's id may be longer than what a page's token has room for, so its
+    and no number in it is negative. A client's id may be longer than what a page's token has room for, so its
     digest stands for it."""
     key = alarm.key
     worst = min(_SEVERITY[code] for code in (key.code, *alarm.follows))
-    group = "" if key.group_id is None else hashlib.sha256(key.group_id.encode()).hexdigest()[:32]
+    client = key.group_id if key.transactional_id is None else key.transactional_id
+    digest = "" if client is None else hashlib.sha256(client.encode()).hexdigest()[:32]
+    producer = "" if key.producer_id is None else str(key.producer_id)
     return (
         worst * len(_SEVERITY) + _SEVERITY[key.code],
-        key.topic_id or group,
+        key.topic_id or digest or producer,
         0 if key.partition is None else key.partition + 1,
         0 if key.broker_id is None else key.broker_id + 1,
     )

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from controller.core.alarms import AlarmBook
+from controller.core.alarms import AlarmBook, utc_text
 from controller.core.authorizer import check_admission
 from controller.core.draft import Draft, actor_of
 from controller.core.effects import AlarmCode, AlarmKey
@@ -36,6 +36,7 @@ from controller.core.records import (
     Cause,
     Change,
     CoordinatorRegistration,
+    LevelRecord,
     MemberKind,
     MemberRecord,
     Record,
@@ -44,17 +45,30 @@ from controller.core.records import (
     TopicRecord,
 )
 from controller.core.registration import check_node, levels_in_row
-from controller.core.shards import assign_shards, ordinary_topics
+from controller.core.shards import SERVED, assign_shards, ordinary_topics
 from controller.core.topics import operator_change
+from controller.core.transaction_watch import TransactionWatch
 from springtide.contract.epochs import BrokerEpoch, ControllerEpoch
 from springtide.contract.errors import ControllerError
-from springtide.contract.groups import GroupTrouble
+from springtide.contract.groups import GroupNews
 from springtide.contract.partition_state import PartitionKey
 from springtide.contract.session import HeartbeatRequest, HeartbeatResponse, RegisterRequest, RegisterResponse
 
 _NO_COORDINATOR = AlarmKey(code=AlarmCode.NO_COORDINATOR)
-_GROUP_ALARMS = {"lag_grows": AlarmCode.GROUP_LAG_GROWS, "unsettled": AlarmCode.GROUP_UNSETTLED}
+_GROUP_ALARMS = {
+    "lag_grows": AlarmCode.GROUP_LAG_GROWS,
+    "unsettled": AlarmCode.GROUP_UNSETTLED,
+    "offsets_pending": AlarmCode.GROUP_OFFSETS_PENDING,
+}
 """What coordinators' codes are alarmed as; those that this controller does not know are left out."""
+_WAITS_FOR_LEADERS = (
+    "its end is decided, and a marker of it is not written yet; are all of its partitions' leaders there?"
+)
+_WAITS_FOR = {
+    "Ongoing": "its coordinator should have ended it; `springtide transactions abort` does it now, and says "
+    "with --dry-run what that frees"
+}
+"""By the state of a transaction that lingers."""
 _TOPIC_BLOCKED = AlarmKey(code=AlarmCode.COORDINATOR_TOPIC_BLOCKED)
 
 
@@ -78,7 +92,8 @@ class CoordinatorSessions(Presence):
         self._level: dict[int, frozenset[PartitionKey]] = {}
         #: Sequence up to which a standby must have applied to be believed: since the shard's last assignment.
         self._assigned: dict[PartitionKey, int] = {}
-        #: What each coordinator last told of its groups.
+        self.transactions = TransactionWatch(alarms)
+        #: What each coordinator last told of its groups and transactions.
         self._troubles: dict[int, dict[AlarmKey, str]] = {}
         #: Something other than a record may have changed who should have a shard.
         self._has_news = True
@@ -136,7 +151,9 @@ class CoordinatorSessions(Presence):
         if level != self._level.get(coordinator_id, frozenset()):
             self._level[coordinator_id] = level
             self._has_news = True
-        self._note_troubles(draft, coordinator_id, request.groups.troubles if request.groups else ())
+        self._note_troubles(draft, coordinator_id, {**_troubles_of(request.groups), **_lingering(request)})
+        if request.transactions is not None:
+            self.transactions.on_news(draft, coordinator_id, request.transactions, now_ms)
         self._alarms.on_certificate(
             draft, image.coordinators[coordinator_id].name, coordinator_id, request.certificate_ends_ms
         )
@@ -153,17 +170,13 @@ class CoordinatorSessions(Presence):
             lease_ms=self._options.lease_ms,
             sequence=image.sequence,
             may_shut_down=request.wants_shutdown,
+            suspects=self.transactions.suspects(image, coordinator_id, now_ms),
         )
 
-    def _note_troubles(self, draft: Draft, coordinator_id: int, told: Sequence[GroupTrouble]) -> None:
-        """Raise what a coordinator tells of its groups, and clear what it tells no more, unless another one
-        does."""
+    def _note_troubles(self, draft: Draft, coordinator_id: int, now: dict[AlarmKey, str]) -> None:
+        """Raise what a coordinator tells of groups and transactions, and clear what it tells no more, unless
+        another one does."""
         before = self._troubles.pop(coordinator_id, {})
-        now = {
-            AlarmKey(code=_GROUP_ALARMS[one.code], group_id=one.group_id): one.detail
-            for one in told
-            if one.code in _GROUP_ALARMS
-        }
         if now:
             self._troubles[coordinator_id] = now
         for key in before:
@@ -200,7 +213,7 @@ class CoordinatorSessions(Presence):
         change = draft.change(cause, reason=reason)
         draft.write_member(fenced, change)
         draft.note(cause.value, f"{coordinator.name} {reason}", coordinator=coordinator_id)
-        self._note_troubles(draft, coordinator_id, ())
+        self._note_troubles(draft, coordinator_id, {})
         # To be trusted again it has to have seen this: its shards are gone.
         self._by_id[coordinator_id].required_sequence = draft.image.sequence
         self._is_stale = True
@@ -212,6 +225,10 @@ class CoordinatorSessions(Presence):
             session = self._by_id[coordinator_id]
             if coordinator.fenced and coordinator.admitted and not session.is_proven_dead:
                 self._probe(draft, coordinator, session, now_ms)
+
+    def on_tick(self, draft: Draft, now_ms: int) -> None:
+        super().on_tick(draft, now_ms)
+        self.transactions.on_tick(draft)
 
     def _has_ended(self, session: Session, now_ms: int) -> bool:
         """Return whether its process is proven dead. Silence proves nothing: a coordinator has no lease, so
@@ -250,8 +267,9 @@ class CoordinatorSessions(Presence):
             self._alarms.raise_alarm(
                 draft,
                 _TOPIC_BLOCKED,
-                f"{', '.join(names)} is an ordinary topic, older than the reservation of its name for client "
-                "groups' state: no group can be served. Copy what is still needed of it to another topic, "
+                f"{', '.join(names)} is an ordinary topic, older than the reservation of its name for "
+                f"coordinators: no {' and no '.join(SERVED[name] for name in names)} can be served. Copy "
+                "what is still needed of it to another topic, "
                 f"then `springtide topics delete {names[0]}`: the coordinators' own is created by itself",
             )
         else:
@@ -262,6 +280,26 @@ class CoordinatorSessions(Presence):
         self._level.pop(coordinator_id, None)
 
 
+def _troubles_of(groups: GroupNews | None) -> dict[AlarmKey, str]:
+    return {
+        AlarmKey(code=_GROUP_ALARMS[one.code], group_id=one.group_id): one.detail
+        for one in (groups.troubles if groups is not None else ())
+        if one.code in _GROUP_ALARMS
+    }
+
+
+def _lingering(request: HeartbeatRequest) -> dict[AlarmKey, str]:
+    told = request.transactions.lingering if request.transactions is not None else ()
+    return {
+        AlarmKey(code=AlarmCode.TRANSACTION_LINGERS, transactional_id=one.transactional_id): (
+            f"transaction {one.transactional_id!r} (producer {one.producer_id}, epoch {one.producer_epoch}) "
+            f"began at {utc_text(one.since_ms)} with a timeout of {one.timeout_ms / 1000:g} s, and is "
+            f"{one.state} in {one.partitions} partitions: {_WAITS_FOR.get(one.state, _WAITS_FOR_LEADERS)}"
+        )
+        for one in told
+    }
+
+
 def _may_move_a_shard(record: Record) -> bool:
     """Return whether a shard may have to go to another coordinator after the record."""
     match record:
@@ -270,7 +308,7 @@ def _may_move_a_shard(record: Record) -> bool:
         case RemoveMemberRecord(kind=kind):
             return kind is MemberKind.COORDINATOR
         case _:
-            return isinstance(record, RemoveTopicRecord | TopicRecord)
+            return isinstance(record, LevelRecord | RemoveTopicRecord | TopicRecord)
 
 
 # --- operators ----------------------------------------------------------------------------------------------

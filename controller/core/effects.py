@@ -50,6 +50,8 @@ class AlarmCode(StrEnum):
     BATCH_REFUSED = "batch_refused"
     #: A problem code that this controller does not know.
     REPLICA_PROBLEM = "replica_problem"
+    #: A transaction is open in a partition and no coordinator has it: readers of what is committed wait.
+    TRANSACTION_HANGS = "transaction_hangs"
     #: A learner lags more and more under the rates set for it: its move will never be complete.
     THROTTLED_BELOW_PRODUCE_RATE = "throttled_below_produce_rate"
     LOG_DIRS_OFFLINE = "log_dirs_offline"
@@ -67,8 +69,12 @@ class AlarmCode(StrEnum):
     CERTIFICATE_EXPIRES = "certificate_expires"
     #: A broker came back without proof that its logs are whole, and lost its seats. Until all are in sync.
     LOGS_UNPROVEN = "logs_unproven"
+    #: A transaction is older than its timeout by a minute, and its coordinator has not ended it.
+    TRANSACTION_LINGERS = "transaction_lingers"
     #: A client group has not been stable for a minute on end for ten minutes.
     GROUP_UNSETTLED = "group_unsettled"
+    #: A transaction has committed offsets of a client group, and has not ended for fifteen minutes.
+    GROUP_OFFSETS_PENDING = "group_offsets_pending"
     #: A client group with members reads less than is produced.
     GROUP_LAG_GROWS = "group_lag_grows"
     #: All processes support a higher level, and the cluster has not been raised to it for two weeks.
@@ -77,7 +83,9 @@ class AlarmCode(StrEnum):
     WEBHOOK_FAILS = "webhook_fails"
 
 
-GROUP_ALARMS: Final = frozenset({AlarmCode.GROUP_UNSETTLED, AlarmCode.GROUP_LAG_GROWS})
+GROUP_ALARMS: Final = frozenset(
+    {AlarmCode.GROUP_UNSETTLED, AlarmCode.GROUP_OFFSETS_PENDING, AlarmCode.GROUP_LAG_GROWS}
+)
 """About what clients do: the cluster itself is well."""
 CRITICAL_ALARMS: Final = frozenset(
     {
@@ -92,14 +100,16 @@ CRITICAL_ALARMS: Final = frozenset(
 
 
 class AlarmKey(msgspec.Struct, frozen=True, kw_only=True, order=True):
-    """An alarm's code and subject: a partition, a replica of it, a broker, or a client group. At most one
-    alarm per key."""
+    """An alarm's code and subject: a partition, a replica of it, a broker, a client group, or a transaction.
+    At most one alarm per key."""
 
     code: AlarmCode
     topic_id: str | None = None
     partition: int | None = None
     broker_id: int | None = None
     group_id: str | None = None
+    transactional_id: str | None = None
+    producer_id: int | None = None
 
     @property
     def partition_key(self) -> PartitionKey | None:

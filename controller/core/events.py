@@ -116,9 +116,9 @@ class BrokerProvenDead(_Event, frozen=True, kw_only=True):
 class Tick(_Event, frozen=True, kw_only=True):
     """Time has passed: submit it at `next_deadline_ms()`, and once right after the machine is built.
     clock_leap: how far this controller's clocks disagree. fresh_id: a new topic id, in case a coordinator
-    topic has to be created; None: not now. webhooks_fail: names of webhooks that take no messages.
-    expired_ms: the time (Unix time) up to which deleted topics have been kept long enough; None: not known,
-    so none of them goes. -> None"""
+    topic has to be created, one with each tick; None: not now. webhooks_fail: names of webhooks that take no
+    messages. expired_ms: the time (Unix time) up to which deleted topics have been kept long enough; None:
+    not known, so none of them goes. -> None"""
 
     clock_leap: ClockLeap | None = None
     webhooks_fail: str | None = None

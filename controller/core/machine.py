@@ -125,6 +125,7 @@ from controller.core.topics import (
     create_topic,
     remove_orphans,
 )
+from controller.core.transaction_watch import Hanging
 from controller.core.upgrade import finalize, watch_pending
 from controller.core.users import alter_users
 from controller.core.ways_out import QuarantinedReplicas, way_out_of_quarantine, way_out_without_leader
@@ -450,6 +451,7 @@ class ClusterMachine:
             if state and (state.leader, state.leader_epoch) == (report.broker_id, lag.leader_epoch):
                 self.lags[key] = lag
                 self._floors.note_lag(state, lag)
+                self._coordinators.transactions.on_report(draft, lag)
                 if key in self.image.reassigning:
                     self._advances.note(self.image, lag, now_ms)
                     self._watch_throttles(draft, lag)
@@ -587,6 +589,12 @@ class ClusterMachine:
             controller_epoch=self.controller_epoch, first_producer_id=first, count=count
         )
 
+    @property
+    def missing_topics(self) -> list[str]:
+        """Return the coordinator topics that the next tick with a fresh id creates, one a tick."""
+        is_wanted = self._sessions.wants_transactions or self._coordinators.wants_transactions
+        return missing_topics(self.image, wants_transactions=is_wanted)
+
     # --- time -------------------------------------------------------------------------------------------
 
     def _on_tick(self, draft: Draft, event: Tick, now_ms: int) -> None:
@@ -597,7 +605,7 @@ class ClusterMachine:
         self._sessions.on_tick(draft, now_ms)
         self._coordinators.on_tick(draft, now_ms)
         if event.fresh_id is not None:
-            for topic in missing_topics(self.image):
+            for topic in self.missing_topics[:1]:  # the next with the next tick
                 create_coordinator_topic(draft, topic, event.fresh_id, self.options)
         watch_pending(draft, self._alarms, self._levels)
         if self._confirm_at_ms is not None and now_ms >= self._confirm_at_ms:
@@ -745,6 +753,9 @@ class ClusterMachine:
         if preview is None:
             return way_out_of_quarantine(state, self._quarantined.of(state), self.lags.get(key))
         return way_out_without_leader(self.image, state, preview, self.set_aside.told)
+
+    def hanging_transactions(self) -> list[Hanging]:
+        return self._coordinators.transactions.hanging()
 
     def processes(self, now_ms: int) -> tuple[Process, ...]:
         """Return the brokers' and coordinators' processes."""

@@ -103,6 +103,8 @@ class Presence(ABC):
         }
         self._deadline_ms: int | None = None
         self._is_stale = True
+        #: A client of a member has asked for transactions, while their topic was not there.
+        self.wants_transactions = False
 
     @abstractmethod
     def fence(self, draft: Draft, member_id: int, cause: Cause, reason: str) -> bool:
@@ -208,6 +210,7 @@ class Presence(ABC):
             self.levels[request.broker_id] = request.levels
         else:  # of release 0.1, unless it has registered here
             self.levels.setdefault(request.broker_id, request.levels)
+        self.wants_transactions |= request.wants_transactions
         self._see(request.broker_id, min(received_ms, now_ms))
         self.record_applied(
             request.broker_id,

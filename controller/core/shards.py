@@ -1,10 +1,10 @@
 """Coordinator topics and their shards: which coordinator serves which, and under which writer it may write
 (docs/replication.md, section 13).
 
-A shard has an owner and, where there are two coordinators, a standby that follows its log. Owners are spread
-evenly, and moved only where that or an operator asks for it: first the coordinator that is to have the shard
-becomes its standby, and once it is level it becomes the owner. Only a dead owner's shards go at once, to
-their standbys.
+A shard has an owner and, where there are two coordinators, a standby that follows its log. Owners of one
+topic's shards are spread evenly, and moved only where that or an operator asks for it: first the coordinator
+that is to have the shard becomes its standby, and once it is level it becomes the owner. Only a dead owner's
+shards go at once, to their standbys.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from springtide.contract.partition_state import (
     WriterId,
 )
 from springtide.contract.updates import NameWriterRequest, NameWriterResponse
+from springtide.levels import TRANSACTIONS, allows
 
 SHARDS: Final = 50
 """Partitions of a coordinator topic, for good: which shard a name belongs to depends on it. As Kafka's
@@ -53,7 +54,11 @@ PINNED: Final = {
 """The settings that a coordinator topic has for good. Its minimum in sync is a majority; the cluster's
 default does not count."""
 PINNED_NAMES: Final = frozenset({*PINNED, "min.insync.replicas"})
-COORDINATOR_TOPICS: Final = frozenset({"__consumer_offsets"})
+TRANSACTIONS_TOPIC: Final = "__transaction_state"
+SERVED: Final = {"__consumer_offsets": "client groups", TRANSACTIONS_TOPIC: "transactions"}
+"""What coordinators serve from each coordinator topic."""
+COORDINATOR_TOPICS: Final = frozenset(SERVED)
+"""Their names are reserved at each level. That of transactions is created at a level that has them."""
 
 
 def reserved(topic: str, what: str) -> Refusal | None:
@@ -64,7 +69,7 @@ def reserved(topic: str, what: str) -> Refusal | None:
         code=RefusalCode.RESERVED_TOPIC,
         field="topic",
         detail=f"{topic!r} holds the state of this cluster's coordinators: {what}",
-        hint="it is created by itself when the first coordinator is admitted",
+        hint="it is created by itself when it is needed first",
     )
 
 
@@ -85,20 +90,28 @@ def wanted_factor(image: ClusterImage) -> int:
     return min(REPLICATION_FACTOR, len(members))
 
 
-def missing_topics(image: ClusterImage) -> list[str]:
+def _served_topics(image: ClusterImage) -> frozenset[str]:
+    """Return the coordinator topics that there are at the cluster's level."""
+    has_transactions = allows(image.level, TRANSACTIONS)
+    return COORDINATOR_TOPICS if has_transactions else COORDINATOR_TOPICS - {TRANSACTIONS_TOPIC}
+
+
+def missing_topics(image: ClusterImage, *, wants_transactions: bool) -> list[str]:
     """Return the coordinator topics that are needed, by a coordinator that could serve them, and may be
-    created now."""
+    created now. That of transactions is as soon as a client has one: most clusters never have any, and its
+    partitions cost each broker and coordinator something all the time."""
     if not any(coordinator.is_active for coordinator in image.coordinators.values()):
         return []
     if not 0 < wanted_factor(image) <= image.placeable_owners():
         return []
-    return sorted(COORDINATOR_TOPICS - image.topic_ids.keys() - image.held_names.keys())
+    wanted = _served_topics(image) - (frozenset() if wants_transactions else {TRANSACTIONS_TOPIC})
+    return sorted(wanted - image.topic_ids.keys() - image.held_names.keys())
 
 
 def ordinary_topics(image: ClusterImage) -> list[str]:
     """Return the names of coordinator topics that ordinary topics have: they were made by a controller that
     did not reserve them, and have no shards."""
-    found = {topic: image.topic_ids[topic] for topic in COORDINATOR_TOPICS & image.topic_ids.keys()}
+    found = {topic: image.topic_ids[topic] for topic in _served_topics(image) & image.topic_ids.keys()}
     return sorted(topic for topic, topic_id in found.items() if (topic_id, 0) not in image.shards)
 
 
@@ -167,14 +180,26 @@ def _assignments(
     image: ClusterImage, is_level: Callable[[int, PartitionKey], bool]
 ) -> dict[PartitionKey, tuple[int, int]]:
     """Return (owner, standby) of every shard."""
-    active = [c for c in sorted(image.coordinators) if image.coordinators[c].is_active]
-    followers = [c for c in active if not image.coordinators[c].draining]
-    owners = [c for c in followers if not image.coordinators[c].demoted] or followers or active
-    shards: dict[PartitionKey, tuple[int, int]] = {}
+    by_topic: dict[str, dict[PartitionKey, tuple[int, int]]] = {}
     for key in sorted(image.shards):
         shard = image.partitions[key].shard
         assert shard is not None
-        shards[key] = (shard.owner, shard.standby)
+        by_topic.setdefault(key[0], {})[key] = (shard.owner, shard.standby)
+    assigned: dict[PartitionKey, tuple[int, int]] = {}
+    for shards in by_topic.values():
+        assigned |= _assignments_of(shards, image, is_level)
+    return assigned
+
+
+def _assignments_of(
+    shards: dict[PartitionKey, tuple[int, int]],
+    image: ClusterImage,
+    is_level: Callable[[int, PartitionKey], bool],
+) -> dict[PartitionKey, tuple[int, int]]:
+    """Return (owner, standby) of every shard of one topic."""
+    active = [c for c in sorted(image.coordinators) if image.coordinators[c].is_active]
+    followers = [c for c in active if not image.coordinators[c].draining]
+    owners = [c for c in followers if not image.coordinators[c].demoted] or followers or active
     if not owners:
         return dict.fromkeys(shards, (NO_COORDINATOR, NO_COORDINATOR))
     _replace_dead_owners(shards, active=active, owners=owners)

@@ -28,6 +28,9 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
     broker_id: int | None = None
     group_id: str | None = None
     is_more: bool = False
+    #: Since 0.3; they are not said where there is none, or 0.2 would find stored alarms changed.
+    transactional_id: str | msgspec.UnsetType = msgspec.UNSET
+    producer_id: int | msgspec.UnsetType = msgspec.UNSET
 
 
 class Silence(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,6 +43,7 @@ class Silence(msgspec.Struct, frozen=True, kw_only=True):
     partition: int | None
     broker_id: int | None
     group_id: str | None
+    transactional_id: str | None
     reason: str
     actor: str
     created_at_ms: int
@@ -54,5 +58,5 @@ def silence_of(silences: Iterable[Silence], subject: Subject, wall_ms: int) -> S
 
 
 def _matches(silence: Silence, subject: Subject) -> bool:
-    names = ("code", "topic", "partition", "broker_id", "group_id")
+    names = ("code", "topic", "partition", "broker_id", "group_id", "transactional_id")
     return all(getattr(silence, name) in (None, getattr(subject, name)) for name in names)

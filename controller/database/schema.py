@@ -27,6 +27,7 @@ from springtide.levels import NEWEST, RELEASES, UNTOLD, Level
 OLDEST_LEVELS: Final = {
     **dict.fromkeys(("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009"), UNTOLD),
     "0010": Level(1),
+    "0011": Level(1),
 }
 _ORDER: Final = tuple(OLDEST_LEVELS)
 #: The newest of `migrations/versions`.

@@ -280,6 +280,7 @@ silences = sa.Table(
     sa.Column("partition", sa.Integer, nullable=True),
     sa.Column("broker_id", sa.Integer, nullable=True),
     sa.Column("group_id", sa.Text, nullable=True),
+    sa.Column("transactional_id", sa.Text, nullable=True),
     sa.Column("reason", sa.Text, nullable=False),
     sa.Column("actor", sa.String(255), nullable=False),
     sa.Column("created_at_ms", sa.BigInteger, nullable=False),

@@ -124,7 +124,8 @@ def insert_silence(connection: sa.Connection, row: Silence) -> bool:
         return True
     if len(there) >= SILENCES_MAX:
         return False
-    connection.execute(silences.insert().values(**values_of(row, "topic", "group_id", "reason", "actor")))
+    values = values_of(row, "topic", "group_id", "transactional_id", "reason", "actor")
+    connection.execute(silences.insert().values(**values))
     return True
 
 

@@ -8,6 +8,7 @@ REST.
     commands      what can be asked of a cluster, what it answers, and how asking can fail
     settings      settings of clusters, topics and brokers, and which value is in force
     groups        consumer groups, as their coordinators answer
+    transactions  transactions, as their coordinators and partitions' leaders answer
     plans         goals, plans, and where they are kept
     policies      operators' guardrails, and what keeps a plan from being carried out
     operations    work that outlives its request

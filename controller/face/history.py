@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controller.audit.history import Intent, Outcome, RequestOutcome, append_intent, append_outcome
+from controller.audit.history import AuditedOutcome, Intent, RequestOutcome, append_intent, append_outcome
 from controller.audit.outbox import AuditOutbox
 from controller.audit.placements import Page, Placement, Position, audited_since_ms, placements_at
 from controller.audit.provenance import Origin, ReplicaOrigins, explain_replicas

@@ -14,5 +14,5 @@ from controller.shell.broker_api import (
     refused_body,
 )
 from controller.shell.clock import ControllerClock, Ids, RandomBytes
-from controller.shell.kafka_groups import speaks_tls
+from controller.shell.kafka_questions import speaks_tls
 from controller.shell.metrics import EngineCollector

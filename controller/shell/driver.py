@@ -54,7 +54,6 @@ from controller.core.machine import ClusterMachine, Step
 from controller.core.options import ControllerOptions
 from controller.core.reassignment_progress import ReassignmentProgress
 from controller.core.records import Cause, Record
-from controller.core.shards import missing_topics
 from controller.shell.leadership import Resigned, Term
 from controller.shell.listeners import ListenerAnswer, Listeners, is_proven_dead
 from controller.shell.metadata_store import ClusterStore, Conflict, Fenced
@@ -487,7 +486,7 @@ class ClusterDriver:
             await self._clock.sleep_ms(TICK_PAUSE_MIN_MS)
 
     def _tick_once(self) -> None:
-        is_missing = missing_topics(self.machine.image)
+        is_missing = self.machine.missing_topics
         step = self._step(
             Tick(
                 wall_ms=self._clock.now_wall_ms(),

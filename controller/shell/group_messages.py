@@ -1,4 +1,4 @@
-"""The questions about client groups and logs in Kafka's protocol, and what the answers say.
+"""The questions about client groups, transactions and logs in Kafka's protocol, and what the answers say.
 
 Nodes of this and of earlier releases serve the versions that are asked in.
 """
@@ -6,7 +6,7 @@ Nodes of this and of earlier releases serve the versions that are asked in.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from controller.shell.client_groups import (
@@ -52,6 +52,11 @@ VERSIONS: Final[Mapping[ApiKey, int]] = {
     ApiKey.DESCRIBE_GROUPS: 5,
     ApiKey.LIST_GROUPS: 4,  # the first that tells states (KIP-518)
     ApiKey.DELETE_GROUPS: 2,
+    ApiKey.INIT_PRODUCER_ID: 4,
+    ApiKey.WRITE_TXN_MARKERS: 1,
+    ApiKey.DESCRIBE_PRODUCERS: 0,
+    ApiKey.DESCRIBE_TRANSACTIONS: 0,
+    ApiKey.LIST_TRANSACTIONS: 1,
 }
 _GROUP_TYPES: Final = ("", "consumer")
 _STATES: Final = frozenset({"stable", "empty", "preparing_rebalance", "completing_rebalance", "dead"})
@@ -108,31 +113,32 @@ def check(code: int) -> None:
         raise KafkaRefusal(error_code(int(code)))
 
 
-def _only(node: KafkaPeer, items: Sequence[T]) -> T:
+def only(node: KafkaPeer, items: Sequence[T]) -> T:
     """Return the one item of an answer. Raise NodeLost."""
     if len(items) != 1:
-        raise NodeLost(node, f"its answer is about {len(items)} groups, not one")
+        raise NodeLost(node, f"its answer is about {len(items)} things, not one")
     return items[0]
 
 
-def _state_of(told: str) -> str:
+def state_word(told: str, states: Collection[str] = _STATES) -> str:
+    """Return Kafka's name of a state in small letters; `unknown` if it is none of them."""
     state = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", told).lower()
-    return state if state in _STATES else "unknown"
+    return state if state in states else "unknown"
 
 
-def listings(answer: Any) -> dict[str, GroupListing]:
+def listings(_: KafkaPeer, answer: Any) -> dict[str, GroupListing]:
     """Return the groups of consumers by their ids."""
     return {one.group_id: _listing(one) for one in answer.groups if one.protocol_type in _GROUP_TYPES}
 
 
 def _listing(group: Any) -> GroupListing:
     return GroupListing(
-        group_id=group.group_id, state=_state_of(group.group_state), protocol_type=group.protocol_type
+        group_id=group.group_id, state=state_word(group.group_state), protocol_type=group.protocol_type
     )
 
 
 def described(node: KafkaPeer, answer: Any) -> GroupDetail:
-    group = _only(node, answer.groups)
+    group = only(node, answer.groups)
     check(group.error_code)
     if group.protocol_type not in _GROUP_TYPES:
         raise GroupAbsent(f"a group of the protocol {group.protocol_type!r} is none of consumers")
@@ -224,7 +230,7 @@ def unset(_: KafkaPeer, answer: Any) -> dict[Place, str]:
 
 
 def check_deleted(node: KafkaPeer, answer: Any) -> None:
-    check(_only(node, answer.results).error_code)
+    check(only(node, answer.results).error_code)
 
 
 def deletion(place: Place, before_offset: int) -> dict[str, object]:
@@ -233,8 +239,8 @@ def deletion(place: Place, before_offset: int) -> dict[str, object]:
 
 def check_records_deleted(node: KafkaPeer, answer: Any) -> None:
     """Raise DeletionRefused, DeletionNotStored; raise GroupsUnavailable where another try may succeed."""
-    topic = _only(node, answer.topics)
-    code = error_code(int(_only(node, topic.partitions).error_code))
+    topic = only(node, answer.topics)
+    code = error_code(int(only(node, topic.partitions).error_code))
     match code:
         case ErrorCode.NONE:
             return

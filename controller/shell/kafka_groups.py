@@ -1,16 +1,13 @@
 """Client groups over the Kafka protocol: each coordinator is asked for its groups, a group's own coordinator
-for the group, and leaders for the logs. A question has connections of its own, which end with it."""
+for the group, and leaders for the logs."""
 
 from __future__ import annotations
 
-import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Final
 
-import anyio
 import anyio.to_thread
 
 from controller.shell.client_groups import (
@@ -21,12 +18,7 @@ from controller.shell.client_groups import (
     LogPosition,
     Place,
 )
-from controller.shell.clock import ControllerClock
 from controller.shell.group_messages import (
-    PASSING,
-    VERSIONS,
-    KafkaRefusal,
-    check,
     check_deleted,
     check_records_deleted,
     committed,
@@ -39,91 +31,37 @@ from controller.shell.group_messages import (
     positions,
     unset,
 )
-from controller.shell.kafka_connection import KafkaConnection, KafkaPeer, NodeLost, connected
+from controller.shell.kafka_connection import KafkaPeer, NodeLost
+from controller.shell.kafka_questions import QUESTION_MS_MAX, KafkaQuestions, Way, at_once, by_leader
 from controller.shell.outcomes import OutcomeUnknown
-from controller.shell.published import Published
-from springtide.tls import KafkaTls, TlsFilesInvalid
 from springtide.wire.apis import ApiKey
 from springtide.wire.questions import list_offsets
 
-T = TypeVar("T")
-
-#: One question, with the search for who answers it and the wait for its turn.
-QUESTION_MS_MAX: Final = 5_000
-QUESTIONS_AT_ONCE_MAX: Final = 8
-#: The wait for one broker's word on who coordinates a group, before another is asked.
-FIND_MS_MAX: Final = 2_000
-RETRY_MS: Final = 250
-#: What passes is tried again for so long, which leaves the last try time for its answer.
-RETRIED_MS_MAX: Final = 3_500
-#: A list is told without those that do not answer: it waits less for them.
-LIST_RETRIED_MS_MAX: Final = 1_000
-LEADERS_AT_ONCE_MAX: Final = 16
 PARTITIONS_PER_REQUEST_MAX: Final = 2_000
 RECORD_TIMES_MS_MAX: Final = 1_500
-LIST_ERRORS_MAX: Final = 20
 
 
-class KafkaGroups:
-    """Implements ClientGroups. view_of: the published view of a cluster; raises UnknownCluster. tls: for
-    clusters whose inter-broker listeners have it."""
-
-    def __init__(
-        self, view_of: Callable[[str], Published], clock: ControllerClock, *, tls: KafkaTls | None = None
-    ) -> None:
-        self._view_of = view_of
-        self._tls = tls or KafkaTls()
-        self._clock = clock
-        self._turns = anyio.CapacityLimiter(QUESTIONS_AT_ONCE_MAX)
+class KafkaGroups(KafkaQuestions):
+    """Implements ClientGroups."""
 
     async def listed(self, cluster: str) -> tuple[list[GroupListing], list[str]]:
-        view = self._view_of(cluster)
-        coordinators = coordinators_of(view)
-        found: dict[str, GroupListing] = {}
-        silent = dict.fromkeys(coordinators, f"no answer within {QUESTION_MS_MAX / 1000:g} s")
-
-        until_ms = self._clock.now_mono_ms() + LIST_RETRIED_MS_MAX
-
-        async def ask_one(way: _Way, node: KafkaPeer) -> None:
-            while True:
-                try:
-                    answer = await way.ask(node, ApiKey.LIST_GROUPS, {"states_filter": ()})
-                    check(answer.error_code)
-                    found.update(
-                        await anyio.to_thread.run_sync(listings, answer)
-                    )  # may be a hundred thousand
-                    del silent[node]
-                    return
-                except NodeLost as error:
-                    silent[node] = error.reason
-                except KafkaRefusal as error:
-                    silent[node] = str(error)
-                    if error.code not in PASSING:
-                        return
-                if self._clock.now_mono_ms() >= until_ms:
-                    return
-                await self._clock.sleep_ms(RETRY_MS)
-
-        async with self._way(view) as way:
-            await _at_once(partial(ask_one, way, node) for node in coordinators)
-        errors = [f"{node.endpoint}: {reason}" for node, reason in silent.items()]
-        if errors and not found:
-            raise GroupsUnavailable(f"a coordinator did not tell its groups: {errors[0]}")
-        return list(found.values()), errors[:LIST_ERRORS_MAX]
+        fields = {"states_filter": ()}
+        found, errors = await self.of_each_coordinator(cluster, ApiKey.LIST_GROUPS, fields, listings)
+        return list(found.values()), errors
 
     async def described(self, cluster: str, group_id: str) -> GroupDetail:
         fields = {"groups": (group_id,)}
-        return await self._of_coordinator(cluster, group_id, ApiKey.DESCRIBE_GROUPS, fields, described)
+        return await self.of_coordinator(cluster, group_id, ApiKey.DESCRIBE_GROUPS, fields, described)
 
     async def committed(self, cluster: str, group_id: str) -> dict[Place, CommittedPlace]:
         fields = {"group_id": group_id, "topics": None}
-        return await self._of_coordinator(cluster, group_id, ApiKey.OFFSET_FETCH, fields, committed)
+        return await self.of_coordinator(cluster, group_id, ApiKey.OFFSET_FETCH, fields, committed)
 
     async def log_offsets(self, cluster: str, wanted: Mapping[Place, int]) -> dict[Place, LogPosition]:
-        view = self._view_of(cluster)
+        view = self.view_of(cluster)
         found: dict[Place, LogPosition] = {}
 
-        async def ask_one(way: _Way, node: KafkaPeer, places: Sequence[Place]) -> None:
+        async def ask_one(way: Way, node: KafkaPeer, places: Sequence[Place]) -> None:
             with suppress(NodeLost):
                 for start in range(0, len(places), PARTITIONS_PER_REQUEST_MAX):
                     asked = {at: wanted[at] for at in places[start : start + PARTITIONS_PER_REQUEST_MAX]}
@@ -131,15 +69,15 @@ class KafkaGroups:
                     found.update((place, told[place]) for place in asked if place in told)
 
         if wanted:
-            async with self._way(view) as way:
-                await _at_once(partial(ask_one, way, node, led) for node, led in _by_leader(view, wanted))
+            async with self.way(view) as way:
+                await at_once(partial(ask_one, way, node, led) for node, led in by_leader(view, wanted))
         return found
 
     async def record_times(self, cluster: str, wanted: Mapping[Place, int]) -> dict[Place, int]:
-        view = self._view_of(cluster)
+        view = self.view_of(cluster)
         found: dict[Place, int] = {}
 
-        async def read_one(way: _Way, node: KafkaPeer, places: Sequence[Place]) -> None:
+        async def read_one(way: Way, node: KafkaPeer, places: Sequence[Place]) -> None:
             left = {place: wanted[place] for place in places}
             with suppress(NodeLost):
                 async with way.connected(node) as connection:
@@ -149,33 +87,31 @@ class KafkaGroups:
                         found.update(times)
 
         if wanted:
-            async with self._way(view) as way:
+            async with self.way(view) as way:
                 with self._clock.timeout_ms(RECORD_TIMES_MS_MAX):
-                    await _at_once(
-                        partial(read_one, way, node, led) for node, led in _by_leader(view, wanted)
-                    )
+                    await at_once(partial(read_one, way, node, led) for node, led in by_leader(view, wanted))
         return found
 
     async def commit(self, cluster: str, group_id: str, offsets: Mapping[Place, int]) -> dict[Place, str]:
         fields = offset_commit(group_id, offsets)
-        return await self._of_coordinator(
+        return await self.of_coordinator(
             cluster, group_id, ApiKey.OFFSET_COMMIT, fields, unset, is_write=True
         )
 
     async def delete(self, cluster: str, group_id: str) -> None:
         fields = {"groups_names": (group_id,)}
-        await self._of_coordinator(
+        await self.of_coordinator(
             cluster, group_id, ApiKey.DELETE_GROUPS, fields, check_deleted, is_write=True
         )
 
     async def delete_records(self, cluster: str, place: Place, before_offset: int) -> None:
-        view = self._view_of(cluster)
+        view = self.view_of(cluster)
         silence = f"the leader did not answer within {QUESTION_MS_MAX / 1000:g} s"
-        leaders = _by_leader(view, [place])
+        leaders = by_leader(view, [place])
         if not leaders:
             raise GroupsUnavailable("it has no leader")
         lost: Exception = GroupsUnavailable(silence)
-        async with self._way(view) as way:
+        async with self.way(view) as way:
             lost = OutcomeUnknown(silence)
             try:
                 node = leaders[0][0]
@@ -184,155 +120,3 @@ class KafkaGroups:
             except NodeLost as error:
                 lost = OutcomeUnknown(f"{error}") if error.may_have_heard else GroupsUnavailable(f"{error}")
         raise lost
-
-    async def _of_coordinator(
-        self,
-        cluster: str,
-        group_id: str,
-        api_key: ApiKey,
-        fields: Mapping[str, object],
-        read: Callable[[KafkaPeer, Any], T],
-        *,
-        is_write: bool = False,
-    ) -> T:
-        """Ask the group's coordinator, and look for it again as long as the group is on its way to another.
-        A write whose answer is lost is not sent again."""
-        silence = f"no coordinator answered within {QUESTION_MS_MAX / 1000:g} s"
-        lost: Exception = GroupsUnavailable(silence)
-        until_ms = self._clock.now_mono_ms() + RETRIED_MS_MAX
-        view = self._view_of(cluster)
-        coordinators_of(view)
-        async with self._way(view) as way:
-            while True:
-                is_sent = False
-                try:
-                    owner = await way.coordinator_of(group_id)
-                    is_sent = is_write
-                    lost = OutcomeUnknown(silence) if is_sent else lost
-                    return read(owner, await way.ask(owner, api_key, fields))
-                except KafkaRefusal as error:
-                    lost = error.failure()
-                    if error.code not in PASSING:
-                        break
-                except NodeLost as error:
-                    if is_sent and error.may_have_heard:
-                        lost = OutcomeUnknown(f"{silence}: {error}")
-                        break
-                    lost = GroupsUnavailable(f"{silence}: {error}")
-                if self._clock.now_mono_ms() >= until_ms:
-                    break
-                await self._clock.sleep_ms(RETRY_MS)
-        raise lost
-
-    @asynccontextmanager
-    async def _way(self, view: Published) -> AsyncIterator[_Way]:
-        """Let the block work for as long as a question may take, with the wait for its turn; then continue
-        after it. Raise GroupsUnavailable."""
-        brokers = brokers_of(view)
-        had_its_turn = False
-        with self._clock.timeout_ms(QUESTION_MS_MAX):
-            async with self._turns:
-                try:
-                    tls = await anyio.to_thread.run_sync(self._tls.context) if speaks_tls(view) else None
-                except TlsFilesInvalid as error:
-                    raise GroupsUnavailable(str(error)) from error
-                had_its_turn = True
-                yield _Way(self._clock, tls, brokers)
-        if not had_its_turn:
-            raise GroupsUnavailable(f"{QUESTIONS_AT_ONCE_MAX} other questions about groups were not answered")
-
-
-@dataclass(frozen=True, slots=True)
-class _Way:
-    """The way to a cluster's nodes, for one question. brokers: in the order in which they are asked."""
-
-    clock: ControllerClock
-    tls: ssl.SSLContext | None
-    brokers: Sequence[KafkaPeer]
-
-    def connected(self, node: KafkaPeer) -> AbstractAsyncContextManager[KafkaConnection]:
-        return connected(node, self.clock, self.tls)
-
-    async def ask(self, node: KafkaPeer, api_key: ApiKey, fields: Mapping[str, object]) -> Any:
-        """Raise NodeLost."""
-        async with self.connected(node) as connection:
-            return await connection.ask(api_key, VERSIONS[api_key], fields)
-
-    async def coordinator_of(self, group_id: str) -> KafkaPeer:
-        """Return the coordinator that the first broker names which answers. Raise NodeLost, KafkaRefusal."""
-        lost: NodeLost | None = None
-        for broker in self.brokers:
-            lost = NodeLost(broker, "it is silent")
-            try:
-                with self.clock.timeout_ms(FIND_MS_MAX):
-                    answer = await self.ask(broker, ApiKey.FIND_COORDINATOR, {"key": group_id, "key_type": 0})
-                    check(answer.error_code)
-                    return KafkaPeer(answer.node_id, answer.host, answer.port)
-            except NodeLost as error:
-                lost = error
-        assert lost is not None, "there is a broker"
-        raise lost
-
-
-# --- whom to ask --------------------------------------------------------------------------------------------
-
-
-def coordinators_of(view: Published) -> list[KafkaPeer]:
-    """Return the coordinators that answer for groups. Raise GroupsUnavailable without one."""
-    found = [
-        KafkaPeer(coordinator_id, one.host, one.port)
-        for coordinator_id, one in sorted(view.image.coordinators.items())
-        if one.is_active
-    ]
-    if not found:
-        raise GroupsUnavailable(f"no coordinator of {view.cluster!r} is admitted and live")
-    return found
-
-
-def brokers_of(view: Published) -> list[KafkaPeer]:
-    """Return the brokers at their inter-broker addresses, live ones first. Raise GroupsUnavailable without
-    one."""
-    admitted = [broker for _, broker in sorted(view.image.brokers.items()) if broker.admitted]
-    if not admitted:
-        raise GroupsUnavailable(f"{view.cluster!r} has no broker that could name a coordinator")
-    return [
-        KafkaPeer(one.broker_id, one.host, one.port)
-        for one in sorted(admitted, key=lambda broker: broker.fenced)
-    ]
-
-
-def speaks_tls(view: Published) -> bool:
-    """Return whether the cluster's inter-broker listeners have TLS."""
-    return any(
-        (told.host, told.port, told.protocol) == (broker.host, broker.port, "SSL")
-        for broker in view.image.brokers.values()
-        if broker.admitted
-        for told in broker.listeners.values()
-    )
-
-
-def _by_leader(view: Published, places: Iterable[Place]) -> list[tuple[KafkaPeer, list[Place]]]:
-    """Return the places that each leader leads; those without a leader are left out."""
-    image = view.image
-    found: dict[int, list[Place]] = {}
-    for place in places:
-        topic = image.topic_named(place[0])
-        state = None if topic is None else image.partitions.get((topic.topic_id, place[1]))
-        if state is not None and state.leader in image.brokers:
-            found.setdefault(state.leader, []).append(place)
-    return [
-        (KafkaPeer(leader, image.brokers[leader].host, image.brokers[leader].port), led)
-        for leader, led in found.items()
-    ]
-
-
-async def _at_once(calls: Iterable[Callable[[], Awaitable[None]]]) -> None:
-    limiter = anyio.Semaphore(LEADERS_AT_ONCE_MAX)
-
-    async def one(call: Callable[[], Awaitable[None]]) -> None:
-        async with limiter:
-            await call()
-
-    async with anyio.create_task_group() as tasks:
-        for call in calls:
-            tasks.start_soon(one, call)

@@ -21,6 +21,7 @@ from controller.core.preflight import PreflightCheck
 from controller.core.rates import RateBook
 from controller.core.reassignment_progress import ReassignmentProgress
 from controller.core.records import Change
+from controller.core.transaction_watch import Hanging
 from controller.shell.driver import ClusterDriver
 from controller.shell.drivers import Drivers
 from controller.shell.published import Published
@@ -108,6 +109,11 @@ class KnownCluster:
         """Return how many alarms of each code are up; none on a standby, which hears of none."""
         driver = self._drivers.get(self.cluster)
         return {} if driver is None else driver.machine.alarm_counts()
+
+    def hanging_transactions(self) -> list[Hanging]:
+        """Return the transactions that are known to hang; none on a standby, which hears of none."""
+        driver = self._drivers.get(self.cluster)
+        return [] if driver is None else driver.machine.hanging_transactions()
 
     def set_aside(self) -> dict[int, tuple[SetAsideLog, ...]]:
         """Return what each broker has in quarantine. Raise NotActive, UnknownCluster."""

@@ -275,8 +275,10 @@ def truth(published: Published, *, controller_epoch: ControllerEpoch) -> Iterato
                 after = image.topics[entity_id]
             case Entity.ACLS | Entity.USER | Entity.QUOTAS:
                 after = published.secured[entity, entity_id]
-            case Entity.PARTITION | Entity.GROUP:
-                raise AssertionError("partitions keep their changes apart, and groups are coordinators'")
+            case Entity.PARTITION:
+                raise AssertionError("partitions keep their changes apart")
+            case Entity.GROUP | Entity.TRANSACTION:
+                raise AssertionError("groups and transactions are coordinators'")
             case _:
                 assert_never(entity)
         entities.append((entity, entity_id, change, version, after))

@@ -16,6 +16,7 @@ from typing import Final
 import anyio
 import anyio.abc
 import msgspec
+from msgspec import UNSET
 
 from controller.core.effects import Alarm, AlarmCode
 from controller.core.image import ClusterImage
@@ -350,4 +351,6 @@ def subject_of(image: ClusterImage, alarm: Alarm) -> Subject:
         partition=key.partition,
         broker_id=key.broker_id,
         group_id=key.group_id,
+        transactional_id=UNSET if key.transactional_id is None else key.transactional_id,
+        producer_id=UNSET if key.producer_id is None else key.producer_id,
     )

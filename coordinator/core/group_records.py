@@ -15,7 +15,7 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 from uuid import UUID
 
 from coordinator.core.machine import UnreadableState
@@ -38,6 +38,9 @@ NO_LEADER_EPOCH = -1
 _LEGACY_OFFSET_TYPE = 0
 _OFFSET_TYPE = 1
 _GROUP_TYPE = 2
+PENDING_TYPE = 32_001
+ENDED_TYPE = 32_002
+"""Ours: see pending_records.py."""
 
 _OFFSET_VERSION = 4
 _OFFSET_VERSION_WITH_EXPIRY = 1
@@ -84,10 +87,26 @@ class GroupKey(NamedTuple):
     group_id: str
 
 
+class PendingKey(NamedTuple):
+    """Names what a producer's open transaction commits of a partition (pending_records.py)."""
+
+    producer_id: int
+    place: OffsetKey
+
+
+class EndedKey(NamedTuple):
+    """Names a producer whose transactions have ended here (pending_records.py)."""
+
+    producer_id: int
+
+
 class OtherKey(NamedTuple):
     """A key of another type: of Kafka's other groups, or of a later release."""
 
     key_type: int
+
+
+RecordKey: TypeAlias = OffsetKey | GroupKey | PendingKey | EndedKey | OtherKey
 
 
 class CommittedOffset(NamedTuple):
@@ -151,7 +170,7 @@ def encode_group_key(key: GroupKey) -> bytes:
     return bytes(out)
 
 
-def decode_key(key: bytes) -> OffsetKey | GroupKey | OtherKey:
+def decode_key(key: bytes) -> RecordKey:
     """Return what a record's key names. Raise UnreadableGroupRecord for bytes that are no key."""
     if key[:2] == _OFFSET_TYPE_BYTES:  # nearly all of a replay
         topic_at = 6 + int.from_bytes(key[2:4])
@@ -165,17 +184,24 @@ def decode_key(key: bytes) -> OffsetKey | GroupKey | OtherKey:
     return _read(_read_key, key)
 
 
-def _read_key(reader: Reader) -> OffsetKey | GroupKey | OtherKey:
-    match key_type := reader.int16():
-        case 0 | 1:
-            group_id = reader.string(is_flexible=False)
-            topic = reader.string(is_flexible=False)
-            return OffsetKey(group_id, topic, reader.int32(), is_legacy=key_type == _LEGACY_OFFSET_TYPE)
-        case 2:
-            return GroupKey(reader.string(is_flexible=False))
-        case _:
-            reader.take(reader.remaining)
-            return OtherKey(key_type)
+def _read_key(reader: Reader) -> RecordKey:
+    key_type = reader.int16()
+    if key_type in (_LEGACY_OFFSET_TYPE, _OFFSET_TYPE):
+        return _read_offset_key(reader, is_legacy=key_type == _LEGACY_OFFSET_TYPE)
+    if key_type == _GROUP_TYPE:
+        return GroupKey(reader.string(is_flexible=False))
+    if key_type == PENDING_TYPE:
+        return PendingKey(reader.fixed(_INT64)[0], _read_offset_key(reader))
+    if key_type == ENDED_TYPE:
+        return EndedKey(*reader.fixed(_INT64))
+    reader.take(reader.remaining)
+    return OtherKey(key_type)
+
+
+def _read_offset_key(reader: Reader, *, is_legacy: bool = False) -> OffsetKey:
+    group_id = reader.string(is_flexible=False)
+    topic = reader.string(is_flexible=False)
+    return OffsetKey(group_id, topic, reader.int32(), is_legacy=is_legacy)
 
 
 # --- committed offsets -----------------------------------------------------------------------------

@@ -1,8 +1,9 @@
-"""Groups that an operator should look at: lag that grows, and groups that never settle."""
+"""Groups that an operator should look at: lag that grows, groups that never settle, and transactions that
+leave their offsets open."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from coordinator.core.groups.figures import GroupFigures
@@ -11,6 +12,8 @@ from springtide.contract.groups import GROUP_ID_CHARS_MAX, TROUBLES_TOLD_MAX, Gr
 
 UNSETTLED_MS: Final = 600_000
 """A group that has not been stable for a minute on end for so long is told."""
+OFFSETS_PENDING_MS: Final = 900_000
+"""The offsets of an open transaction that are pending for so long are told: Kafka's longest transaction."""
 _MINUTE_MS: Final = 60_000
 _ID_CHARS: Final = 200
 """Of an id, in a sentence."""
@@ -25,7 +28,7 @@ class Troubles:
         self._behind: dict[str, int] = {}
         self.found: tuple[GroupTrouble, ...] = ()
 
-    def see(self, groups: Iterable[GroupFigures], lags: Mapping[str, TotalLag | None]) -> None:
+    def see(self, groups: Sequence[GroupFigures], lags: Mapping[str, TotalLag | None]) -> None:
         """Take in all groups, and the lag of each that has members; None if it is not known."""
         self._fast.see(lags)
         self._slow.see(lags)
@@ -41,6 +44,11 @@ class Troubles:
             _unsettled(group.group_id)
             for group in groups
             if group.unsettled_ms is not None and group.unsettled_ms >= UNSETTLED_MS
+        ]
+        found += [
+            _offsets_pending(group.group_id, group.pending_ms)
+            for group in groups
+            if group.pending_ms is not None and group.pending_ms >= OFFSETS_PENDING_MS
         ]
         told = [trouble for trouble in found if len(trouble.group_id) <= GROUP_ID_CHARS_MAX]
         self.found = tuple(told[:TROUBLES_TOLD_MAX])
@@ -65,3 +73,12 @@ def _unsettled(group_id: str) -> GroupTrouble:
         "what it polled, or that restarts again and again"
     )
     return GroupTrouble(group_id=group_id, code="unsettled", detail=detail)
+
+
+def _offsets_pending(group_id: str, pending_ms: int) -> GroupTrouble:
+    detail = (
+        f"a transaction has committed offsets of group {group_id[:_ID_CHARS]} and has not ended for "
+        f"{pending_ms // _MINUTE_MS} minutes: a member that gets their partitions waits for it. `springtide "
+        "transactions list` names the open ones, and `springtide transactions abort` ends one"
+    )
+    return GroupTrouble(group_id=group_id, code="offsets_pending", detail=detail)

@@ -30,6 +30,10 @@ class TwoViews(Generic[K, V]):
         self._replaced: dict[K, deque[V | None]] = {}  # for each change of the key, the value before it
         self._committed_offset = 0
 
+    def __len__(self) -> int:
+        """Return how many keys have a latest value."""
+        return len(self._latest)
+
     def set(self, key: K, value: V | None, offset: int) -> None:
         """Set the latest value of `key` by the record at `offset`; None removes the key. Offsets never
         descend, but one record may change several keys, or a key twice."""
@@ -46,6 +50,11 @@ class TwoViews(Generic[K, V]):
         """Return the value of `key` with the committed records applied."""
         replaced = self._replaced.get(key)
         return self._latest.get(key) if replaced is None else replaced[0]
+
+    @property
+    def latest_count(self) -> int:
+        """Return how many keys the latest view has."""
+        return len(self._latest)
 
     def latest_items(self) -> Iterator[tuple[K, V]]:
         """Yield the latest view."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from coordinator.core.groups.requests import DeleteGroups
-from coordinator.handlers.asking import ask_groups
+from coordinator.handlers.asking import GROUPS, ask_named
 from coordinator.handlers.context import CoordinatorContext
 from springtide.node.handlers.context import Request
 from springtide.security.acls.model import Operation
@@ -27,12 +27,12 @@ def handle(context: CoordinatorContext, request: Request, message: DeleteGroupsR
         )
         request.reply(DeleteGroupsResponse(results=results))
 
-    ask_groups(
+    ask_named(
         context,
         request,
         groups,
-        operation=Operation.DELETE,
-        group_of=str,
+        kind=GROUPS._replace(operation=Operation.DELETE),
+        name_of=str,
         make=lambda token, of_shard: DeleteGroups(token=token, group_ids=of_shard),
         entries=lambda reply: [error for _, error in reply.errors],
         done=done,

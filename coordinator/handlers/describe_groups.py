@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from coordinator.core.groups.requests import DescribedGroup, DescribeGroups
-from coordinator.handlers.asking import ask_groups
+from coordinator.handlers.asking import GROUPS, ask_named
 from coordinator.handlers.context import CoordinatorContext
 from springtide.node.handlers import authorized_operations
 from springtide.node.handlers.context import Request
-from springtide.security.acls.model import Operation
 from springtide.wire.errors import ErrorCode
 from springtide.wire.messages import (
     DescribeGroupsDescribedGroup,
@@ -36,12 +35,12 @@ def handle(context: CoordinatorContext, request: Request, message: DescribeGroup
         )
         request.reply(DescribeGroupsResponse(groups=told))
 
-    ask_groups(
+    ask_named(
         context,
         request,
         groups,
-        operation=Operation.DESCRIBE,
-        group_of=str,
+        kind=GROUPS,
+        name_of=str,
         make=lambda token, of_shard: DescribeGroups(token=token, group_ids=of_shard),
         entries=lambda reply: reply.groups,
         done=done,

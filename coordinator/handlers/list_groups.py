@@ -56,4 +56,4 @@ def handle(context: CoordinatorContext, request: Request, message: ListGroupsReq
             )
         )
 
-    ask_shards(context, dict.fromkeys(context.shards.owned(), make), done)
+    ask_shards(context.shards, dict.fromkeys(context.shards.owned(), make), done)

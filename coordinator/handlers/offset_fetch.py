@@ -1,6 +1,7 @@
 """OffsetFetch: what groups have committed: of one group, or from v8 on of several (KIP-709).
 
-From v10 on topics are named by id. There are no transactions, so no offset is ever unstable (KIP-447).
+From v10 on topics are named by id. Who requires stable offsets is refused those that an open transaction is
+about to replace, and asks again (KIP-447): UNSTABLE_OFFSET_COMMIT.
 A group is named once a request: what is answered is then no more than what is stored. Offsets of topics that
 the client may not describe are refused by name, and left out of all.
 """
@@ -14,7 +15,7 @@ from uuid import UUID
 
 from coordinator.core.group_records import CommittedOffset
 from coordinator.core.groups.requests import FetchOffsets, GroupOffsets, GroupPlaces, OffsetPlace
-from coordinator.handlers.asking import ask_group, ask_groups
+from coordinator.handlers.asking import GROUPS, ask_group, ask_named
 from coordinator.handlers.context import CoordinatorContext
 from coordinator.handlers.topics import TOPIC_ID_SINCE, TopicName, find_topic, place_in, refusal
 from springtide.node.cluster_view import ClusterView
@@ -76,7 +77,7 @@ def handle(context: CoordinatorContext, request: Request, message: OffsetFetchRe
     asked = _asked(context.view, request, message.group_id, named)
 
     def make(token: int) -> FetchOffsets:
-        return FetchOffsets(token=token, groups=(asked.to_fetch,))
+        return FetchOffsets(token=token, groups=(asked.to_fetch,), requires_stable=message.require_stable)
 
     def topic(found: _FoundTopic) -> OffsetFetchResponseTopic:
         return OffsetFetchResponseTopic(name=found.name or "", partitions=found.partitions)
@@ -121,14 +122,16 @@ def _fetch_of_several(context: CoordinatorContext, request: Request, message: Of
             )
         )
 
-    ask_groups(
+    ask_named(
         context,
         request,
         groups,
-        operation=Operation.DESCRIBE,
-        group_of=lambda asked: asked.group_id,
+        kind=GROUPS,
+        name_of=lambda asked: asked.group_id,
         make=lambda token, of_shard: FetchOffsets(
-            token=token, groups=tuple(asked.to_fetch for asked in of_shard)
+            token=token,
+            groups=tuple(asked.to_fetch for asked in of_shard),
+            requires_stable=message.require_stable,
         ),
         entries=lambda reply: reply.groups,
         done=done,
@@ -191,11 +194,15 @@ def _topics(
     if asked.topics is None:
         return _all_topics(view, request, found)
     offsets = dict(found.offsets)
+
+    def partition(number: int, place: OffsetPlace) -> OffsetFetchResponsePartition:
+        return _partition(number, offsets[place], is_unstable=place in found.unstable)
+
     return [
         _FoundTopic(
             *topic.name,
             tuple(
-                no_offset(number, topic.error) if place is None else _partition(number, offsets[place])
+                no_offset(number, topic.error) if place is None else partition(number, place)
                 for number, place in topic.places.items()
             ),
         )
@@ -215,11 +222,17 @@ def _all_topics(view: ClusterView, request: Request, found: GroupOffsets) -> lis
             topic_id = topic_id_uuid(topic.topic_id)
             if place.topic_id in (None, topic_id):
                 ids[place.topic] = topic_id
-                topics.setdefault(place.topic, []).append(_partition(place.partition, value))
+                is_unstable = place in found.unstable
+                partition = _partition(place.partition, value, is_unstable=is_unstable)
+                topics.setdefault(place.topic, []).append(partition)
     return [_FoundTopic(name, ids[name], tuple(partitions)) for name, partitions in topics.items()]
 
 
-def _partition(number: int, value: CommittedOffset | None) -> OffsetFetchResponsePartition:
+def _partition(
+    number: int, value: CommittedOffset | None, *, is_unstable: bool
+) -> OffsetFetchResponsePartition:
+    if is_unstable:
+        return no_offset(number, ErrorCode.UNSTABLE_OFFSET_COMMIT)
     if value is None:
         return no_offset(number)
     return OffsetFetchResponsePartition(

@@ -3,41 +3,57 @@
 from __future__ import annotations
 
 from coordinator.handlers import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     delete_groups,
     describe_groups,
+    describe_transactions,
+    end_txn,
     heartbeat,
+    init_producer_id,
     join_group,
     leave_group,
     list_groups,
+    list_transactions,
     metadata,
     no_records,
     offset_commit,
     offset_delete,
     offset_fetch,
     sync_group,
+    txn_offset_commit,
+    write_txn_markers,
 )
 from coordinator.handlers.context import CoordinatorContext
 from springtide.node.handlers.dispatch import Handler, reads
 from springtide.node.handlers.table import SHARED_HANDLERS
 from springtide.wire.apis import ApiKey
 from springtide.wire.messages import (
+    AddOffsetsToTxnRequest,
+    AddPartitionsToTxnRequest,
     DeleteGroupsRequest,
     DeleteRecordsRequest,
     DescribeGroupsRequest,
     DescribeLogDirsRequest,
     DescribeProducersRequest,
+    DescribeTransactionsRequest,
+    EndTxnRequest,
     FetchRequest,
     HeartbeatRequest,
+    InitProducerIdRequest,
     JoinGroupRequest,
     LeaveGroupRequest,
     ListGroupsRequest,
     ListOffsetsRequest,
+    ListTransactionsRequest,
     MetadataRequest,
     OffsetCommitRequest,
     OffsetDeleteRequest,
     OffsetFetchRequest,
     OffsetForLeaderEpochRequest,
     SyncGroupRequest,
+    TxnOffsetCommitRequest,
+    WriteTxnMarkersRequest,
 )
 
 HANDLERS: dict[int, Handler[CoordinatorContext]] = {
@@ -55,9 +71,17 @@ HANDLERS: dict[int, Handler[CoordinatorContext]] = {
     ApiKey.DESCRIBE_GROUPS: reads(DescribeGroupsRequest, describe_groups.handle),
     ApiKey.LIST_GROUPS: reads(ListGroupsRequest, list_groups.handle),
     ApiKey.DELETE_RECORDS: reads(DeleteRecordsRequest, no_records.delete_records),
+    ApiKey.INIT_PRODUCER_ID: reads(InitProducerIdRequest, init_producer_id.handle),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: reads(OffsetForLeaderEpochRequest, no_records.offset_for_leader_epoch),
+    ApiKey.ADD_PARTITIONS_TO_TXN: reads(AddPartitionsToTxnRequest, add_partitions_to_txn.handle),
+    ApiKey.ADD_OFFSETS_TO_TXN: reads(AddOffsetsToTxnRequest, add_offsets_to_txn.handle),
+    ApiKey.END_TXN: reads(EndTxnRequest, end_txn.handle),
+    ApiKey.WRITE_TXN_MARKERS: reads(WriteTxnMarkersRequest, write_txn_markers.handle),
+    ApiKey.TXN_OFFSET_COMMIT: reads(TxnOffsetCommitRequest, txn_offset_commit.handle),
     ApiKey.DESCRIBE_LOG_DIRS: reads(DescribeLogDirsRequest, no_records.describe_log_dirs),
     ApiKey.DELETE_GROUPS: reads(DeleteGroupsRequest, delete_groups.handle),
     ApiKey.OFFSET_DELETE: reads(OffsetDeleteRequest, offset_delete.handle),
     ApiKey.DESCRIBE_PRODUCERS: reads(DescribeProducersRequest, no_records.describe_producers),
+    ApiKey.DESCRIBE_TRANSACTIONS: reads(DescribeTransactionsRequest, describe_transactions.handle),
+    ApiKey.LIST_TRANSACTIONS: reads(ListTransactionsRequest, list_transactions.handle),
 }

@@ -73,7 +73,7 @@ class GroupWatch:
         """See all groups. Ends are asked after offsets are read, so that a lag is not below what it was."""
         groups: list[GroupFigures] = []
         for machine in self._machines():
-            groups += figures_of(machine.registry, self._clock.mono_ms())
+            groups += figures_of(machine.registry, self._clock.mono_ms(), self._clock.wall_ms())
             await trio.lowlevel.checkpoint()  # a shard is a millisecond
         # A dict, not a set: the order of a set of strings differs from process to process.
         places = dict.fromkeys(place for group in groups for place in group.offsets)

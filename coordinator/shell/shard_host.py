@@ -61,7 +61,8 @@ WriterNamer = Callable[[str, int, WriterId | None], Awaitable[NameWriterResponse
 
 @dataclass(slots=True, eq=False)
 class ShardCounters:
-    """The counters of all shards of a process, over its life. requests_turned_away: at REQUESTS_MAX."""
+    """The counters of one topic's shards in a process, over its life. requests_turned_away: at
+    REQUESTS_MAX."""
 
     appends: int = 0
     failed_appends: int = 0
@@ -72,15 +73,18 @@ class ShardCounters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardParts(LogParts):
-    """What all shards of a process share. given_writer: returns the writer that came with a shard, once; None
-    if none did. is_current: as ShardRuntime has it. end_turn: ends each host's turn, and sends the answers
-    that are complete. in_turn: hosts with records that wait for the turn's end, in order."""
+    """What all shards of one topic in a process share. topic: its name. given_writer: returns the writer that
+    came with a shard, once; None if none did. is_current: as ShardRuntime has it. end_turn: ends each host's
+    turn, and sends the answers that are complete. on_stepped: called after steps of a host. in_turn: hosts
+    with records that wait for the turn's end, in order."""
 
+    topic: str
     given_writer: Callable[[PartitionState], WriterId | None]
     new_machine: Callable[[], Machine]
     name_writer: WriterNamer
     is_current: Callable[[int], bool]
     end_turn: Callable[[], None]
+    on_stepped: Callable[[ShardHost], None] | None
     in_turn: dict[ShardHost, None]
     counters: ShardCounters
 
@@ -100,6 +104,7 @@ class ShardHost:
         self.runtime = ShardRuntime(
             parts.new_machine, read_pause_ms=READ_PAUSE_MS, is_current=parts.is_current
         )
+        self._name = (parts.topic, key[1])
         self._parts = parts
         self._on_closed = on_closed
         self._log = LogClient(key, parts, self._hear)
@@ -117,6 +122,10 @@ class ShardHost:
         self._high_watermark: int | None = None
         self._asked = 0
         self._refusal = ""
+
+    @property
+    def is_serving(self) -> bool:
+        return not self._is_over and self.runtime.phase is ShardPhase.SERVING
 
     @property
     def is_level(self) -> bool:
@@ -211,17 +220,22 @@ class ShardHost:
                 for effect in effects:
                     self._carry_out(effect)
         except Exception:  # a bug: what is in memory is worth nothing any more, what is in the log is
-            _log.exception("shard_failed shard=%d", self.key[1])
+            _log.exception("shard_failed topic=%s shard=%d", *self._name)
             self._close()
         finally:
             self._is_stepping = False
+        if self._parts.on_stepped is not None:
+            self._parts.on_stepped(self)
 
     def _on_opened(self) -> None:
         self._log.end_reading()
         self._parts.counters.openings += 1
         self.opening_ms = self._parts.clock.mono_ms() - self._given_ms
         _log.info(
-            "shard_opened shard=%d ms=%d offset=%d", self.key[1], self.opening_ms, self.runtime.position
+            "shard_opened topic=%s shard=%d ms=%d offset=%d",
+            *self._name,
+            self.opening_ms,
+            self.runtime.position,
         )
 
     def _carry_out(self, effect: ShardEffect) -> None:
@@ -239,17 +253,17 @@ class ShardHost:
             case SetTimer(key=key, at_ms=at_ms):
                 self._timers.set(key, at_ms)
             case ShardClosed(ending=ending):
-                _log.info("shard_closed shard=%d cause=%s", self.key[1], ending.name.lower())
+                _log.info("shard_closed topic=%s shard=%d cause=%s", *self._name, ending.name.lower())
                 self._close()
             case LogIsAhead(found=found, named=named):
-                _log.error("shard_stopped shard=%d found=%s named=%s", self.key[1], found, named)
+                _log.error("shard_stopped topic=%s shard=%d found=%s named=%s", *self._name, found, named)
                 self.ahead = effect
             case LogIsUnreadable(detail=detail):
                 self.unread = (
-                    f"shard {self.key[1]} is not served: this process can't read all of its log: {detail}. "
-                    "Upgrade it, or give the shard to a coordinator of a later release"
+                    f"shard {self.key[1]} of {self._parts.topic} is not served: this process can't read all "
+                    f"of its log: {detail}. Upgrade it, or give the shard to a coordinator of a later release"
                 )
-                _log.error("shard_stopped shard=%d cause=%s", self.key[1], self.unread)
+                _log.error("shard_stopped topic=%s shard=%d cause=%s", *self._name, self.unread)
             case _:
                 assert_never(effect)
 
@@ -262,7 +276,7 @@ class ShardHost:
         try:
             answered(answer)
         except Exception:  # a bug in one handler must not end the shard of all other clients
-            _log.exception("answer_failed shard=%d", self.key[1])
+            _log.exception("answer_failed topic=%s shard=%d", *self._name)
 
     async def _ask_writer(self, ask: int) -> None:
         pause_ms = ASK_AGAIN_MS[0]
@@ -287,4 +301,4 @@ class ShardHost:
     def _note_refusal(self, cause: str, level: int) -> None:
         if cause != self._refusal:
             self._refusal = cause
-            _log.log(level, "writer_not_named shard=%d cause=%s", self.key[1], cause)
+            _log.log(level, "writer_not_named topic=%s shard=%d cause=%s", *self._name, cause)

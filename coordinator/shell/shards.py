@@ -1,5 +1,5 @@
-"""All shards of a coordinator process: which it owns and which it follows, as the controller says, and a host
-for each.
+"""The shards of one coordinator topic in a process: which it owns and which it follows, as the controller
+says, and a host for each.
 
 The partitions' states say who owns a shard and who stands by. A shard that closes while it is still this
 process's begins anew, after a pause: what closed it may not be over.
@@ -8,12 +8,10 @@ process's begins anew, after a pause: what closed it may not be over.
 from __future__ import annotations
 
 import random
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import trio
-from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 
 from coordinator.core.machine import Machine
 from coordinator.core.shard import ShardPhase
@@ -26,25 +24,23 @@ from springtide.contract.updates import NameWriterResponse
 from springtide.node.clock import BrokerClock
 from springtide.node.cluster_view import ClusterView
 from springtide.node.net import Net
-from springtide.node.sharding import GROUPS_TOPIC
-from springtide.node.status import counter, gauge
 from springtide.wire.errors import ErrorCode
 
 BEGIN_ANEW_MS = 100
 ASKED_AT_ONCE_MAX = 16
 """Shards for which the controller is asked at once: a start opens all of them together."""
 
-_KAFKA = "kafka_server_group_coordinator_metrics"
-
 
 class Shards:
-    """coordinator_id, coordinator_epoch: as the controller knows this process. new_machine: makes an empty
-    machine. name_writer: asks the controller. is_current: as ShardRuntime has it. spawn: starts a task of the
-    process's. end_turn: sends the answers that are complete."""
+    """topic: the coordinator topic's name. coordinator_id, coordinator_epoch: as the controller knows this
+    process. new_machine: makes an empty machine. name_writer: asks the controller. is_current: as
+    ShardRuntime has it. spawn: starts a task of the process's. end_turn: sends the answers that are
+    complete. on_stepped: called after steps of a shard."""
 
     def __init__(
         self,
         *,
+        topic: str,
         coordinator_id: int,
         coordinator_epoch: Callable[[], BrokerEpoch],
         view: ClusterView,
@@ -56,12 +52,14 @@ class Shards:
         is_current: Callable[[int], bool],
         spawn: Spawn,
         end_turn: Callable[[], None],
+        on_stepped: Callable[[ShardHost], None] | None = None,
     ) -> None:
+        self.topic = topic
+        self.counters = ShardCounters()
         self._coordinator_id = coordinator_id
         self._coordinator_epoch = coordinator_epoch
         self._name_writer = name_writer
         self._asking = trio.CapacityLimiter(ASKED_AT_ONCE_MAX)
-        self._counters = ShardCounters()
         self._parts = ShardParts(
             view=view,
             net=net,
@@ -69,13 +67,15 @@ class Shards:
             rng=rng,
             spawn=spawn,
             client_id=f"coordinator-{coordinator_id}",
+            topic=topic,
             given_writer=self._given_writer,
             new_machine=new_machine,
             name_writer=self._ask_controller,
             is_current=is_current,
             end_turn=end_turn,
+            on_stepped=on_stepped,
             in_turn={},
-            counters=self._counters,
+            counters=self.counters,
         )
         self._topic_id = ""
         self._hosts: dict[int, ShardHost] = {}
@@ -108,10 +108,14 @@ class Shards:
         states = self._parts.view.partitions_of(self._topic_id)
         return sorted(partition for partition, state in states.items() if self._owns(state))
 
-    def served(self) -> list[Machine]:
-        """Return the machines of the shards that are served now."""
-        hosts = (self._hosts[shard].runtime for shard in sorted(self._hosts))
-        return [runtime.machine for runtime in hosts if runtime.phase is ShardPhase.SERVING]
+    def hosts(self) -> Sequence[ShardHost]:
+        """Return the hosts of the shards that are owned or followed, for metrics."""
+        return tuple(self._hosts.values())
+
+    def served(self) -> dict[int, Machine]:
+        """Return the machines of the shards that are served now, by number."""
+        hosts = ((shard, self._hosts[shard].runtime) for shard in sorted(self._hosts))
+        return {shard: runtime.machine for shard, runtime in hosts if runtime.phase is ShardPhase.SERVING}
 
     # The session
 
@@ -119,7 +123,7 @@ class Shards:
         """Take in a batch that was applied to the view: owners, standbys, leaders."""
         if self._is_stopped:
             return
-        topic = self._parts.view.topic_by_name(GROUPS_TOPIC)
+        topic = self._parts.view.topic_by_name(self.topic)
         topic_id = "" if topic is None or topic.deleting else topic.topic_id
         if topic_id != self._topic_id:
             self._stop_hosts()
@@ -200,57 +204,3 @@ class Shards:
     ) -> NameWriterResponse:
         async with self._asking:
             return await self._name_writer(topic_id, partition, found)
-
-    # Metrics
-
-    def collect(self) -> Iterator[Metric]:
-        hosts = list(self._hosts.values())
-        states = Counter(map(_state_of, hosts))
-        partitions = GaugeMetricFamily(
-            f"{_KAFKA}_num_partitions", "Shards that this coordinator owns", labels=["state"]
-        )
-        for state in ("loading", "active", "failed"):
-            partitions.add_metric([state], states[state])
-        yield partitions
-        openings_ms = [host.opening_ms for host in hosts if host.opening_ms is not None]
-        yield gauge(
-            f"{_KAFKA}_partition_load_time_max",
-            "Longest opening of the shards that are served, ms",
-            max(openings_ms, default=0),
-        )
-        yield gauge(
-            f"{_KAFKA}_partition_load_time_avg",
-            "Average opening of the shards that are served, ms",
-            sum(openings_ms) / max(1, len(openings_ms)),
-        )
-        yield gauge("springtide_shards_followed", "Shards followed as their standby", states["followed"])
-        lags = [lag for host in hosts if (lag := host.lag) is not None]
-        if len(lags) == len(hosts):
-            yield gauge(
-                "springtide_shard_replay_lag_max",
-                "Records that the slowest shard has yet to read or apply; only where all leaders reported",
-                max(lags, default=0),
-            )
-        counts = self._counters
-        yield counter("springtide_shard_openings", "Shards opened", counts.openings)
-        yield counter("springtide_shard_endings", "Shards given away, fenced, cut or failed", counts.endings)
-        yield counter("springtide_shard_appends", "Batches sent to shards' logs", counts.appends)
-        yield counter(
-            "springtide_shard_failed_appends",
-            "Batches that were refused or not answered",
-            counts.failed_appends,
-        )
-        yield counter(
-            "springtide_shard_requests_turned_away",
-            "Requests refused because too many waited in their shard",
-            counts.requests_turned_away,
-        )
-
-
-def _state_of(host: ShardHost) -> str:
-    """Return the state as Kafka's metric names it, `followed` for a standby's."""
-    if host.ahead is not None or host.unread:
-        return "failed"
-    if host.runtime.phase is ShardPhase.SERVING:
-        return "active"
-    return "loading" if host.is_owner else "followed"

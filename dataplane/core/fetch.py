@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from dataplane.core.fetch_session import Contact, FetchPosition
+from dataplane.core.transactions import IsolationLevel
 from springtide.contract.epochs import BrokerEpoch
 from springtide.wire.fetch_request import LogMark
 
@@ -37,10 +38,12 @@ class ConsumerFetch(msgspec.Struct, frozen=True):
     """A consumer's fetch of one partition; epochs of the position are -1 if it states none.
 
     max_bytes, at_least_one: as in ReplicaFetch. is_debugging: the client wants to see what this very replica
-        has on its disk, in sync or not.
+        has on its disk, in sync or not. isolation: a reader of committed records gets none at or beyond the
+        last stable offset, and is told which transactions were aborted.
     """
 
     position: FetchPosition
     max_bytes: int
     at_least_one: bool = True
     is_debugging: bool = False
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED

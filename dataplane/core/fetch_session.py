@@ -25,6 +25,7 @@ from typing import NamedTuple
 import msgspec
 
 from dataplane.core.results import FETCH_BYTES_MAX, FetchResult
+from dataplane.core.transactions import IsolationLevel
 from springtide.contract.epochs import NO_BROKER_EPOCH, BrokerEpoch, LeaderEpoch
 from springtide.contract.partition_state import PartitionKey
 from springtide.node.lease import NEVER_MS
@@ -163,6 +164,8 @@ class FetchSession:
         self.names: dict[str, str] = {}
         #: The shell's own: what the client of the last request may do, None: everything.
         self.rights: object | None = None
+        #: Of the last request.
+        self.isolation = IsolationLevel.READ_UNCOMMITTED
         self.last_used_ms = now_ms
         self.contact = Contact(now_ms)
         #: The shell's own handle of the fetch that waits here, if any.

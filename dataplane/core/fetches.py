@@ -48,7 +48,7 @@ class FetchedAnswer:
 
     @property
     def is_plain(self) -> bool:
-        """Neither an error nor a divergence, and nothing to tell of compaction."""
+        """Neither an error nor a divergence, and nothing to tell of compaction or aborted transactions."""
         result = self.result
         return (
             result.error is ErrorCode.NONE
@@ -56,6 +56,7 @@ class FetchedAnswer:
             and result.compacted is None
             and result.applied_round is None
             and not result.producers
+            and not result.aborted
         )
 
 

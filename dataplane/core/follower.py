@@ -62,6 +62,7 @@ from springtide.contract.partition_state import NO_LEADER, PartitionState
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch_request import LogMark
 from springtide.wire.fetch_response import Compacted, EpochEnd
+from springtide.wire.markers import read_marker
 from springtide.wire.record_batch import BatchHeader, CorruptBatch, crc_is_valid, iter_headers
 
 
@@ -375,6 +376,7 @@ class Follower(ReplicaRole):
         epoch_min: int = log.epochs.latest
         begin_at: int | None = None
         headers: list[BatchHeader] = []
+        has_markers = False
         end = 0
         try:
             for position, header in iter_headers(records):
@@ -392,6 +394,9 @@ class Follower(ReplicaRole):
                     return f"a batch with a wrong CRC at offset {header.base_offset}"
                 if header.is_control:
                     round_in(header, records[position : position + header.size_bytes])
+                    if header.has_producer_id:
+                        read_marker(records[position : position + header.size_bytes], header)
+                        has_markers = True
                 headers.append(header)
                 expected = header.next_offset
                 epoch_min = header.leader_epoch
@@ -404,6 +409,8 @@ class Follower(ReplicaRole):
             self._restart_at(begin_at)
         if headers:
             log.append(headers, (records[:end],), now_ms=wall_ms)
+            if has_markers:
+                log.producers.transactions.on_high_watermark(self._watermark.offset)
         return None
 
     # Consumers.

@@ -16,6 +16,8 @@ from __future__ import annotations
 
 from itertools import zip_longest
 
+import msgspec
+
 from dataplane.core.compaction.deciding import due_round
 from dataplane.core.compaction.rounds import Dirt, encode_round
 from dataplane.core.effects import (
@@ -37,10 +39,11 @@ from dataplane.core.effects import (
 from dataplane.core.fence import Fence
 from dataplane.core.fetch import ConsumerFetch, ReplicaFetch
 from dataplane.core.fetch_session import Contact
+from dataplane.core.guards import Guards
 from dataplane.core.isr import FollowerProgress, InSyncSet
 from dataplane.core.log_port import LogChanged, LogError, LogSlice, TimestampHit
 from dataplane.core.newcomers import Newcomers
-from dataplane.core.producer_state import Duplicate
+from dataplane.core.producer_state import OPEN_MAX, Duplicate
 from dataplane.core.results import (
     ACKS_ALL,
     EARLIEST_LOCAL_TIMESTAMP,
@@ -56,17 +59,22 @@ from dataplane.core.results import (
     OffsetResult,
     ProducersResult,
     TimestampLookup,
+    TxnContext,
 )
 from dataplane.core.role import ReplicaParts, ReplicaRole, check_epoch_start, check_position
+from dataplane.core.transactions import IsolationLevel, MarkerToWrite
 from dataplane.core.watermarks import UNKNOWN_OFFSET, committable_offset
 from springtide.contract.epochs import BrokerEpoch, LeaderEpoch
 from springtide.contract.errors import ControllerError
 from springtide.contract.lag_report import IsrProposal, IsrProposalResult, PartitionLag, ProblemCode
 from springtide.contract.partition_state import WRITER_BATCHES_MAX, PartitionState, Shard
+from springtide.contract.transactions import OPEN_TOLD_MAX, OpenTransaction, OpenTransactions
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch_request import LogMark
 from springtide.wire.fetch_response import EpochEnd
+from springtide.wire.markers import encode_marker
 from springtide.wire.record_batch import (
+    ATTRIBUTE_TRANSACTIONAL,
     HEADER_BYTES,
     BatchHeader,
     decode_header,
@@ -85,17 +93,24 @@ _NOT_LEADER = AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 _NOT_ENOUGH_REPLICAS = AppendResult(ErrorCode.NOT_ENOUGH_REPLICAS)
 _NO_ROOM = AppendResult(ErrorCode.KAFKA_STORAGE_ERROR)
 _TOO_MANY_WAITERS = AppendResult(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
+_INVALID_TXN_STATE = AppendResult(ErrorCode.INVALID_TXN_STATE)
+
+_MAY_FOLLOW = (ErrorCode.NONE, ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+"""Verdicts on a batch before its turn: those that it follows may be parked, and be appended first."""
 
 
 class Leader(ReplicaRole):
     """`epoch_start_offset`: the log end when this leader epoch began."""
 
     __slots__ = (
+        "_began_ms",
         "_deletions",
         "_fence",
+        "_guards",
         "_has_gone_back",
         "_lease",
         "_newcomers",
+        "_opened_ms",
         "_purgatory",
         "in_sync",
         "leader_epoch",
@@ -115,6 +130,10 @@ class Leader(ReplicaRole):
         #: Of a shard's log, once it was written to in this leader epoch.
         self._fence: Fence | None = None
         self._newcomers = Newcomers()
+        self._guards = Guards()
+        #: When this leader opened each transaction that it has opened and not ended; the others before that.
+        self._opened_ms: dict[int, int] = {}
+        self._began_ms = now_ms
         self._purgatory = replica.purgatory
         self._deletions = replica.deletions
         self._lease = replica.lease
@@ -156,12 +175,16 @@ class Leader(ReplicaRole):
         expires_ms: int,
         now_ms: int,
         wall_ms: int,
+        txn: TxnContext | None = None,
     ) -> tuple[AppendResult, Effects]:
         in_sync, options = self.in_sync, self._replica.options
         if not self.may_serve(now_ms):
             return self._refuse(header, _NOT_LEADER, now_ms)
         shard = in_sync.state.shard
+        is_transactional = header.attributes & ATTRIBUTE_TRANSACTIONAL
         if shard is not None:
+            if is_transactional:
+                return AppendResult(ErrorCode.INVALID_TXN_STATE), NO_EFFECTS
             settled = self._settle_writer(header, shard, acks=acks, waiter=waiter, expires_ms=expires_ms)
             if settled is not None:
                 return settled
@@ -175,6 +198,10 @@ class Leader(ReplicaRole):
             verdict = log.producers.check(header)
             if isinstance(verdict, Duplicate):
                 return self._answer_duplicate(verdict, acks=acks, waiter=waiter, expires_ms=expires_ms)
+            if is_transactional and verdict in _MAY_FOLLOW:
+                unsettled = self._settle_transaction(header, txn, now_ms)
+                if unsettled is not None:
+                    return unsettled
             if verdict is ErrorCode.UNKNOWN_PRODUCER_ID and log.producers.is_whole:
                 verdict = self._newcomers.judge(header, now_ms=now_ms)
             if verdict is not ErrorCode.NONE:
@@ -204,6 +231,9 @@ class Leader(ReplicaRole):
             return AppendResult(ErrorCode.KAFKA_STORAGE_ERROR), self._replica.go_offline(str(error))
         if self._fence is not None:
             self._fence.on_appended(stamped)
+        if is_transactional and log.producers.transactions.first_offset_of(header.producer_id) == base_offset:
+            self._opened_ms[header.producer_id] = now_ms
+            self._guards.spend(header.producer_id, header.producer_epoch)
         effects = self._on_appended(base_offset, now_ms)
         is_waiting = acks == ACKS_ALL and self._watermark.offset < log.log_end_offset
         if is_waiting:
@@ -222,6 +252,115 @@ class Leader(ReplicaRole):
         if header.producer_id >= 0:
             self._newcomers.note_refused(header, now_ms=now_ms)
         return result, NO_EFFECTS
+
+    def _settle_transaction(
+        self, header: BatchHeader, txn: TxnContext | None, now_ms: int
+    ) -> tuple[AppendResult, Effects] | None:
+        """Return the answer to a transactional batch that must not be appended now; None: append it.
+
+        The first batch of a transaction needs its coordinator's word (KIP-890). Under version 2 the epoch
+        says which transaction a batch is of, so one whose guard is spent asks again. Under version 1 it may
+        be of the transaction that has ended meanwhile."""
+        if txn is None:
+            return self._refuse(header, _INVALID_TXN_STATE, now_ms)
+        producer_id, producer_epoch = header.producer_id, header.producer_epoch
+        producers, guard = self._log.producers, txn.verified
+        is_open = producers.transactions.is_open(producer_id)
+        if is_open and producers.epoch_of(producer_id) == producer_epoch:
+            return None
+        if guard is None or not self._guards.holds(
+            guard, producer_id=producer_id, producer_epoch=producer_epoch
+        ):
+            if guard is not None and guard.is_spent and not txn.is_v2:
+                return self._refuse(header, _INVALID_TXN_STATE, now_ms)
+            asked = self._guards.ask(producer_id, producer_epoch, now_ms=now_ms)
+            if asked is None:
+                return self._refuse(header, _NOT_ENOUGH_REPLICAS, now_ms)
+            return AppendResult(ErrorCode.NONE, must_verify=asked), NO_EFFECTS
+        if is_open:  # its coordinator has ended it, and began the next one without a marker here
+            return self._refuse(header, _INVALID_TXN_STATE, now_ms)
+        if len(producers.transactions.open) >= OPEN_MAX:
+            return self._refuse(header, _NOT_ENOUGH_REPLICAS, now_ms)
+        return None
+
+    def write_marker(
+        self, marker: MarkerToWrite, *, waiter: object, expires_ms: int, now_ms: int, wall_ms: int
+    ) -> tuple[AppendResult, Effects]:
+        in_sync, log = self.in_sync, self._log
+        if not self.may_serve(now_ms):
+            return _NOT_LEADER, NO_EFFECTS
+        if in_sync.state.shard is not None:
+            return AppendResult(ErrorCode.INVALID_TOPIC_EXCEPTION), NO_EFFECTS
+        producer_id, producer_epoch = marker.producer_id, marker.producer_epoch
+        if producer_id < 0 or producer_epoch < 0:
+            return AppendResult(ErrorCode.INVALID_PRODUCER_EPOCH), NO_EFFECTS
+        if in_sync.is_under_min:
+            return _NOT_ENOUGH_REPLICAS, NO_EFFECTS
+        if len(self._purgatory) >= self._replica.options.waiters_max:
+            return _TOO_MANY_WAITERS, NO_EFFECTS
+        verdict = log.producers.check_marker(marker)
+        if isinstance(verdict, ErrorCode) and verdict is not ErrorCode.NONE:
+            return AppendResult(verdict), NO_EFFECTS
+        self._guards.spend(producer_id, producer_epoch)
+        self._opened_ms.pop(producer_id, None)
+        if not isinstance(verdict, ErrorCode):
+            return self._await_marker(
+                AppendResult(ErrorCode.NONE), verdict, waiter=waiter, expires_ms=expires_ms
+            )
+        base_offset = log.log_end_offset
+        batch = encode_marker(
+            marker.outcome,
+            coordinator_epoch=marker.coordinator_epoch,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_offset=base_offset,
+            leader_epoch=self.leader_epoch,
+            timestamp_ms=wall_ms,
+        )
+        if not log.room.admits(len(batch), is_internal=True):
+            return _NO_ROOM, NO_EFFECTS
+        log.producers.transactions.on_high_watermark(self._watermark.offset)
+        try:
+            log.append((decode_header(batch),), (batch,), now_ms=wall_ms, are_read=True)
+        except LogError as error:
+            return AppendResult(ErrorCode.KAFKA_STORAGE_ERROR), self._replica.go_offline(str(error))
+        effects = self._on_appended(base_offset, now_ms)
+        result = AppendResult(ErrorCode.NONE, base_offset, log_start_offset=log.log_start_offset)
+        result, _ = self._await_marker(result, base_offset + 1, waiter=waiter, expires_ms=expires_ms)
+        return result, effects
+
+    def _await_marker(
+        self, result: AppendResult, required_offset: int, *, waiter: object, expires_ms: int
+    ) -> tuple[AppendResult, Effects]:
+        """Let the answer wait until all below an offset is committed, unless it is."""
+        if self._watermark.offset >= required_offset:
+            return result, NO_EFFECTS
+        self._purgatory.add(
+            waiter,
+            required_offset=required_offset,
+            leader_epoch=self._log.epochs.epoch_at(required_offset - 1),
+            expires_ms=expires_ms,
+        )
+        return msgspec.structs.replace(result, is_waiting=True), NO_EFFECTS
+
+    def open_transactions(self, now_ms: int) -> OpenTransactions | None:
+        producers = self._log.producers
+        transactions = producers.transactions
+        if not transactions.open:
+            return None
+        return OpenTransactions(
+            self._replica.last_stable_offset,
+            len(transactions.open),
+            tuple(
+                OpenTransaction(
+                    producer_id,
+                    producers.epoch_of(producer_id),
+                    first_offset,
+                    now_ms - self._opened_ms.get(producer_id, self._began_ms),
+                )
+                for producer_id, first_offset in transactions.oldest(OPEN_TOLD_MAX)
+            ),
+        )
 
     def on_unread(self) -> None:
         """A produced batch was refused before its header was believed: it may have been any producer's."""
@@ -301,7 +440,7 @@ class Leader(ReplicaRole):
             log.rounds,
             dirt,
             options.compaction,
-            high_watermark=self._watermark.offset,
+            last_stable_offset=self._replica.last_stable_offset,
             agreed_ms=agreed_ms,
             log_ends=[
                 follower.log_end_offset
@@ -571,28 +710,38 @@ class Leader(ReplicaRole):
         return EpochEndResult(ErrorCode.NONE, LeaderEpoch(end.leader_epoch), end.end_offset)
 
     def list_offset(
-        self, timestamp_ms: int, *, leader_epoch: LeaderEpoch, now_ms: int
+        self,
+        timestamp_ms: int,
+        *,
+        leader_epoch: LeaderEpoch,
+        now_ms: int,
+        isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
     ) -> OffsetResult | TimestampLookup:
         if leader_epoch not in (-1, self.leader_epoch):
             return OffsetResult(self._epoch_error(leader_epoch))
         if not self.may_serve(now_ms):
             return OffsetResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         log = self._log
-        high_watermark = self._watermark.offset
+        end_offset = self._readable_end(isolation)
         if timestamp_ms in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
             start = log.log_start_offset
             return OffsetResult(ErrorCode.NONE, start, leader_epoch=log.epochs.epoch_at(start))
         if timestamp_ms in (LATEST_TIERED_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP):
             return OffsetResult(ErrorCode.NONE)  # there is no other tier (KIP-1005, KIP-1023)
         if timestamp_ms >= 0:
-            return TimestampLookup(timestamp_ms, self.leader_epoch, high_watermark)
+            return TimestampLookup(timestamp_ms, self.leader_epoch, end_offset, isolation)
         if timestamp_ms not in (LATEST_TIMESTAMP, MAX_TIMESTAMP):
             return OffsetResult(ErrorCode.UNSUPPORTED_VERSION)
         if self._knows_less_than_is_committed:
             return OffsetResult(ErrorCode.OFFSET_NOT_AVAILABLE)
         if timestamp_ms == MAX_TIMESTAMP:
-            return TimestampLookup(None, self.leader_epoch, high_watermark)
-        return OffsetResult(ErrorCode.NONE, high_watermark, leader_epoch=log.epochs.epoch_at(high_watermark))
+            return TimestampLookup(None, self.leader_epoch, end_offset, isolation)
+        return OffsetResult(ErrorCode.NONE, end_offset, leader_epoch=log.epochs.epoch_at(end_offset))
+
+    def _readable_end(self, isolation: IsolationLevel) -> int:
+        if isolation is IsolationLevel.READ_COMMITTED:
+            return self._replica.last_stable_offset
+        return self._watermark.offset
 
     def on_looked_up(
         self, lookup: TimestampLookup, found: TimestampHit | LogError | None, *, now_ms: int
@@ -614,7 +763,8 @@ class Leader(ReplicaRole):
                 return OffsetResult(ErrorCode.OFFSET_NOT_AVAILABLE)
             return OffsetResult(ErrorCode.NONE)
         if isinstance(hit, LogChanged) or hit.offset < self._log.log_start_offset:  # deleted since
-            return TimestampLookup(lookup.timestamp_ms, self.leader_epoch, self._watermark.offset)
+            end_offset = self._readable_end(lookup.isolation)
+            return TimestampLookup(lookup.timestamp_ms, self.leader_epoch, end_offset, lookup.isolation)
         return OffsetResult(ErrorCode.NONE, hit.offset, hit.timestamp_ms, hit.leader_epoch)
 
     @property
@@ -803,4 +953,5 @@ class Leader(ReplicaRole):
                 leader_end_offset=log.log_end_offset,
                 remaining_bytes=lambda offset: log.size_bytes - log.size_below(offset),
             ),
+            transactions=self.open_transactions(now_ms),
         )

@@ -20,6 +20,7 @@ from dataplane.core.compaction.known import KnownRounds
 from dataplane.core.leader_epochs import LeaderEpochs
 from dataplane.core.producer_state import ProducerStates
 from dataplane.core.room import Room
+from dataplane.core.transactions import AbortedEntry
 from springtide.contract.epochs import BrokerEpoch, LeaderEpoch
 from springtide.wire.fetch_response import Compacted
 from springtide.wire.framing import FileChunk
@@ -124,6 +125,10 @@ class LogPort(Protocol):
     @property
     def producers(self) -> ProducerStates: ...
 
+    def aborted_in(self, first_offset: int, end_offset: int) -> Sequence[AbortedEntry]:
+        """Return the aborted transactions that may have records in [first_offset, end_offset), in order of
+        their first offsets. Raises LogError."""
+
     @property
     def rounds(self) -> KnownRounds: ...
 
@@ -146,8 +151,8 @@ class LogPort(Protocol):
         """Write whole batches at the end. `headers` carry final base offsets and leader epochs; `chunks` hold
         the same batches' bytes, already stamped, in order, cut anywhere. The first base offset is at or
         beyond log_end_offset (a gap is legal after compaction at the leader). Rolls segments as configured.
-        Updates epochs and producers only after the write succeeded. Raises LogError. are_read: this process
-        has read their records, so the headers' maximum timestamps are true."""
+        Updates epochs, producers and their transactions only after the write succeeded. Raises LogError.
+        are_read: this process has read their records, so the headers' maximum timestamps are true."""
 
     def read(
         self,

@@ -22,9 +22,13 @@ that this state *forgot* may begin at any sequence at once. Any id is
 taken: a client may name its own, from NAMED_IDS_MIN on (6.9, named producer ids), and these begin where they
 like, for their clients read the log before they write.
 
+The partition's transactions (transactions.py) belong to this state, for they are fed, stored and rolled back
+with it. A marker is remembered as the producer's last batch is: its epoch fences what comes late.
+
 Bounds: PRODUCERS_MAX ids a partition, least recently heard of goes first; ids silent for the configured time
 expire when `expire` is called (by time, not by the presence of their records: KAFKA-7190). The last
-FORGOTTEN_MAX forgotten ones are kept as bare numbers.
+FORGOTTEN_MAX forgotten ones are kept as bare numbers. A producer with an open transaction is never forgotten:
+no marker could end it. A leader opens OPEN_MAX at most.
 """
 
 from __future__ import annotations
@@ -37,14 +41,18 @@ from typing import NamedTuple
 from crc32c import crc32c
 
 from dataplane.core.titles import NewerFormat
+from dataplane.core.transactions import AbortedEntry, MarkerToWrite, PartitionTransactions
 from springtide.contract.partition_state import WRITER_IDS
 from springtide.wire.errors import ErrorCode
-from springtide.wire.record_batch import SEQUENCE_MAX, BatchHeader
+from springtide.wire.markers import Marker
+from springtide.wire.record_batch import ATTRIBUTE_TRANSACTIONAL, SEQUENCE_MAX, BatchHeader
 
 BATCHES_RETAINED = 5
 """The number of requests that an idempotent client may have in flight on a connection."""
 PRODUCERS_MAX = 100_000
 """Producer ids remembered by one partition: about 60 MB at worst."""
+OPEN_MAX = 50_000
+"""Open transactions in one partition: half of the producers, so that there is always one to be forgotten."""
 FORGOTTEN_MAX = 10_000
 """Ids remembered as forgotten: 80 KB of a snapshot at worst."""
 NAMED_IDS_MIN = WRITER_IDS.stop
@@ -54,6 +62,7 @@ EXPIRATION_MS = 24 * 60 * 60 * 1000
 
 UNKNOWN_OFFSET = -1
 NO_SEQUENCE = -1
+NO_COORDINATOR_EPOCH = -1
 
 _RUN_MAX = (SEQUENCE_MAX + 1) // 2
 """Sequences wrap after 2^31-1 (KAFKA-7692): beyond half a turn, before and after can't be told apart."""
@@ -66,6 +75,12 @@ _SNAPSHOT_MAGIC = b"SPRD"
 _SNAPSHOT_VERSION = 2
 _SNAPSHOT_VERSION_PARTIAL = 3
 """The same layout, of a state that is not whole."""
+_SNAPSHOT_VERSION_TRANSACTIONS = 4
+"""The same, and behind it what is known of transactions. Written only where something is, which is not before
+level 2: an earlier release reads the others."""
+_SNAPSHOT_TRANSACTIONS = struct.Struct(">?III")  # whether it is whole, markers, open ones, ended ones
+_SNAPSHOT_MARKER = struct.Struct(">qiq")  # id, coordinator's epoch, offset
+_SNAPSHOT_OFFSETS = struct.Struct(">qq")
 _CRC_END = 10
 
 
@@ -107,26 +122,50 @@ class ProducerView(NamedTuple):
     producer_epoch: int
     last_sequence: int
     last_timestamp_ms: int
+    coordinator_epoch: int = -1
+    current_txn_start_offset: int = -1
 
 
 class _Producer:
-    """`run` counts the sequences up to and including the last that are known without a gap (capped)."""
+    """`run` counts the sequences up to and including the last that are known without a gap (capped).
+    coordinator_epoch, marker_offset: of the last marker; -1 without one."""
 
-    __slots__ = ("batches", "producer_epoch", "run", "updated_ms")
+    __slots__ = ("batches", "coordinator_epoch", "marker_offset", "producer_epoch", "run", "updated_ms")
 
     def __init__(
-        self, producer_epoch: int, batches: tuple[BatchMark, ...], run: int, updated_ms: int
+        self,
+        producer_epoch: int,
+        batches: tuple[BatchMark, ...],
+        run: int,
+        updated_ms: int,
+        coordinator_epoch: int = NO_COORDINATOR_EPOCH,
+        marker_offset: int = UNKNOWN_OFFSET,
     ) -> None:
         self.producer_epoch = producer_epoch
         self.batches = batches
         self.run = run
         self.updated_ms = updated_ms
+        self.coordinator_epoch = coordinator_epoch
+        self.marker_offset = marker_offset
+
+    @property
+    def last_offset(self) -> int:
+        """Return the last offset of its last batch or marker, -1 without any."""
+        return max(self.batches[-1].last_offset if self.batches else UNKNOWN_OFFSET, self.marker_offset)
 
 
 class ProducerStates:
     """The producers of one partition."""
 
-    __slots__ = ("_end_offset", "_forgotten", "_producers", "_producers_max", "evictions", "is_whole")
+    __slots__ = (
+        "_end_offset",
+        "_forgotten",
+        "_producers",
+        "_producers_max",
+        "evictions",
+        "is_whole",
+        "transactions",
+    )
 
     def __init__(self, *, producers_max: int = PRODUCERS_MAX) -> None:
         assert producers_max > 0
@@ -134,6 +173,7 @@ class ProducerStates:
         self._producers_max = producers_max
         self._forgotten: dict[int, None] = {}  # the one that was forgotten first comes first
         self._end_offset = 0
+        self.transactions = PartitionTransactions()
         self.evictions = 0
         """Producers forgotten because there were too many: each may duplicate a late retry."""
         self.is_whole = True
@@ -150,8 +190,13 @@ class ProducerStates:
 
     @property
     def last_batches_from(self) -> int:
-        """Return where the oldest of the producers' last batches begins; without any, the end."""
-        firsts = (p.batches[-1].first_offset for p in self._producers.values() if p.batches)
+        """Return where the oldest of the producers' last batches begins, markers included; without any, the
+        end."""
+        firsts = (
+            max(p.batches[-1].first_offset if p.batches else UNKNOWN_OFFSET, p.marker_offset)
+            for p in self._producers.values()
+            if p.batches or p.marker_offset >= 0
+        )
         return min(firsts, default=self._end_offset)
 
     def check(self, header: BatchHeader) -> ErrorCode | Duplicate:
@@ -161,6 +206,7 @@ class ProducerStates:
         INVALID_PRODUCER_EPOCH: a newer instance of this producer has written. OUT_OF_ORDER_SEQUENCE_NUMBER:
         a gap, a new epoch that does not begin at 0, or a batch older than all this state can vouch for.
         UNKNOWN_PRODUCER_ID: what comes before this batch is not in the log, as far as this state knows.
+        INVALID_TXN_STATE: it is of no transaction, and its producer has one open.
         """
         if header.producer_id < 0 or header.base_sequence < 0:
             return ErrorCode.NONE
@@ -171,11 +217,13 @@ class ProducerStates:
         if header.producer_epoch != producer.producer_epoch:
             if header.producer_epoch < producer.producer_epoch:
                 return ErrorCode.INVALID_PRODUCER_EPOCH
+            if self._is_outside(header):
+                return ErrorCode.INVALID_TXN_STATE
             return ErrorCode.NONE if first == 0 else ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         if not producer.batches:  # only a control batch has been seen in this epoch
             return ErrorCode.NONE if first == 0 else ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         if first == (producer.batches[-1].last_sequence + 1) & SEQUENCE_MAX:
-            return ErrorCode.NONE
+            return ErrorCode.INVALID_TXN_STATE if self._is_outside(header) else ErrorCode.NONE
         return (
             _find_duplicate(producer, first, header.last_sequence) or ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         )
@@ -183,11 +231,51 @@ class ProducerStates:
     def _may_go_on(self, header: BatchHeader) -> bool:
         return header.producer_id >= NAMED_IDS_MIN or header.producer_id in self._forgotten
 
-    def update(self, header: BatchHeader, *, now_ms: int) -> None:
-        """Take in a batch that is in the log, without a check. `header` has its final offsets."""
+    def _is_outside(self, header: BatchHeader) -> bool:
+        return not header.attributes & ATTRIBUTE_TRANSACTIONAL and self.transactions.is_open(
+            header.producer_id
+        )
+
+    def check_marker(self, marker: MarkerToWrite) -> ErrorCode | int:
+        """Return what a leader must do with a coordinator's marker: append it (NONE); refuse it; or, because
+        it is written already, answer it once all below the returned offset is committed. Mutates nothing.
+
+        TRANSACTION_COORDINATOR_FENCED: a later coordinator has written. INVALID_PRODUCER_EPOCH: a later
+        instance of the producer has. Under version 2 a marker carries the epoch after its transaction's
+        (KIP-890). So if its own epoch has something open, it is of an earlier transaction (KAFKA-19446); if
+        not, it was sent again, and refused it would be sent for ever (KAFKA-19999).
+        """
+        producer = self._producers.get(marker.producer_id)
+        if producer is None:
+            return ErrorCode.NONE
+        if marker.coordinator_epoch < producer.coordinator_epoch:
+            return ErrorCode.TRANSACTION_COORDINATOR_FENCED
+        if marker.producer_epoch != producer.producer_epoch:
+            is_later = marker.producer_epoch > producer.producer_epoch
+            return ErrorCode.NONE if is_later else ErrorCode.INVALID_PRODUCER_EPOCH
+        is_open = self.transactions.is_open(marker.producer_id)
+        if marker.transaction_version >= 2:
+            return ErrorCode.INVALID_PRODUCER_EPOCH if is_open else producer.last_offset + 1
+        is_again = (
+            not is_open
+            and 0 <= producer.marker_offset == producer.last_offset
+            and marker.coordinator_epoch == producer.coordinator_epoch
+        )
+        return producer.last_offset + 1 if is_again else ErrorCode.NONE
+
+    def epoch_of(self, producer_id: int) -> int:
+        """Return the producer's epoch in its last batch or marker, -1 without one."""
+        producer = self._producers.get(producer_id)
+        return -1 if producer is None else producer.producer_epoch
+
+    def update(
+        self, header: BatchHeader, *, now_ms: int, marker: Marker | None = None
+    ) -> AbortedEntry | None:
+        """Take in a batch that is in the log, without a check. `header` has its final offsets. marker: what
+        a control batch is. Return the entry of a transaction that it aborts."""
         producer_id = header.producer_id
         if producer_id < 0:
-            return
+            return None
         self._end_offset = header.next_offset
         producers = self._producers
         producer = producers.get(producer_id)
@@ -195,6 +283,8 @@ class ProducerStates:
             producer = _Producer(producer_epoch=header.producer_epoch, batches=(), run=0, updated_ms=now_ms)
             producers[producer_id] = producer
             self._forgotten.pop(producer_id, None)
+            if header.is_transactional and header.base_sequence >= 0 and not header.is_control:
+                self.transactions.on_data(header)  # first, so that it is not the one to be evicted
             self._evict()
         else:
             producers.move_to_end(producer_id)
@@ -203,9 +293,15 @@ class ProducerStates:
                 producer.producer_epoch = header.producer_epoch
                 producer.batches = ()
                 producer.run = 0
+        if marker is not None:
+            producer.coordinator_epoch = marker.coordinator_epoch
+            producer.marker_offset = header.base_offset
+            return self.transactions.on_marker(header, marker)
         first = header.base_sequence
         if first < 0 or header.is_control:
-            return
+            return None
+        if header.attributes & ATTRIBUTE_TRANSACTIONAL:
+            self.transactions.on_data(header)
         batches = producer.batches
         count = header.last_offset_delta + 1
         if batches and first == (batches[-1].last_sequence + 1) & SEQUENCE_MAX:
@@ -216,25 +312,38 @@ class ProducerStates:
             first, header.last_sequence, header.base_offset, header.last_offset, header.max_timestamp
         )
         producer.batches = (*batches[-(BATCHES_RETAINED - 1) :], mark)
+        return None
 
     def expire(self, *, now_ms: int, expiration_ms: int = EXPIRATION_MS) -> int:
         """Forget the producers that have been silent for the expiration time; returns how many."""
         expired = 0
         producers = self._producers
-        while producers:
+        for _ in range(len(producers)):
             producer_id = next(iter(producers))
             if now_ms - producers[producer_id].updated_ms < expiration_ms:
                 break
+            if self.transactions.is_open(producer_id):
+                producers.move_to_end(producer_id)  # its marker will make it the youngest
+                continue
             del producers[producer_id]
             self._forget(producer_id)
             expired += 1
         return expired
 
     def _evict(self) -> None:
-        while len(self._producers) > self._producers_max:
-            producer_id, _ = self._producers.popitem(last=False)
+        producers = self._producers
+        excess = len(producers) - self._producers_max
+        for _ in range(len(producers) if excess > 0 else 0):
+            producer_id = next(iter(producers))
+            if self.transactions.is_open(producer_id):
+                producers.move_to_end(producer_id)
+                continue
+            del producers[producer_id]
             self._forget(producer_id)
             self.evictions += 1
+            excess -= 1
+            if not excess:
+                break
 
     def _forget(self, producer_id: int) -> None:
         self._forgotten[producer_id] = None
@@ -250,11 +359,13 @@ class ProducerStates:
         self._producers = other._producers
         self._forgotten = other._forgotten
         self._end_offset = other._end_offset
+        self.transactions = other.transactions
         self.is_whole = other.is_whole
         self._evict()
 
     def clear(self, *, is_whole: bool = True) -> None:
         self._producers = OrderedDict()
+        self.transactions = PartitionTransactions()
         self._forgotten = {}
         self._end_offset = 0
         self.is_whole = is_whole
@@ -264,26 +375,49 @@ class ProducerStates:
         of a producer that has written beyond it is what the batches that are left show."""
         known = ProducerStates(producers_max=self._producers_max)
         known._forgotten = self._forgotten
+        transactions = self.transactions
         for producer_id, producer in self._producers.items():
             batches = tuple(mark for mark in producer.batches if mark.last_offset < log_offset)
-            if not batches:
-                continue
             kept = _Producer(producer.producer_epoch, batches, producer.run, producer.updated_ms)
-            if batches != producer.batches:
+            if producer.marker_offset < log_offset:
+                kept.marker_offset = producer.marker_offset
+                kept.coordinator_epoch = producer.coordinator_epoch
+            if kept.last_offset < 0 and not 0 <= transactions.first_offset_of(producer_id) < log_offset:
+                continue
+            if not batches:
+                kept.run = 0
+            elif batches != producer.batches:
                 first = _oldest_mark_in_run(kept).first_sequence
                 kept.run = min(((batches[-1].last_sequence - first) & SEQUENCE_MAX) + 1, _RUN_MAX)
             known._producers[producer_id] = kept
-            known._end_offset = max(known._end_offset, batches[-1].last_offset + 1)
+            known._end_offset = max(known._end_offset, kept.last_offset + 1)
+        open_ = {each: first for each, first in transactions.open.items() if first < log_offset}
+        known.transactions = PartitionTransactions(
+            open_.items(), (ended for ended in transactions.ended if ended[1] < log_offset)
+        )
+        known._end_offset = max((known._end_offset, *(first + 1 for first in open_.values())))
         return known
 
     def learn(self, told: ProducerStates) -> None:
         """Take in what the leader knows of batches below this log's end. What is known here of a later batch
         of the same producer stays."""
         producers = self._producers
+        open_ = dict(self.transactions.open)
+        for producer_id, first_offset in told.transactions.open.items():
+            known = producers.get(producer_id)
+            if known is None or known.marker_offset < first_offset:
+                open_[producer_id] = min(first_offset, open_.get(producer_id, first_offset))
         for producer_id, theirs in told._producers.items():
             ours = producers.get(producer_id)
-            if ours is None or _last_offset(ours) < _last_offset(theirs):
+            if ours is None or ours.last_offset < theirs.last_offset:
                 producers[producer_id] = theirs
+                if theirs.marker_offset > open_.get(producer_id, theirs.marker_offset):
+                    del open_[producer_id]
+            elif ours.marker_offset < theirs.marker_offset:
+                ours.marker_offset, ours.coordinator_epoch = theirs.marker_offset, theirs.coordinator_epoch
+        self.transactions = PartitionTransactions(
+            open_.items(), {*self.transactions.ended, *told.transactions.ended}
+        )
         self._producers = OrderedDict(sorted(producers.items(), key=lambda item: item[1].updated_ms))
         forgotten = (*told._forgotten, *self._forgotten)
         self._forgotten = {}
@@ -303,6 +437,8 @@ class ProducerStates:
                 producer.producer_epoch,
                 producer.batches[-1].last_sequence if producer.batches else NO_SEQUENCE,
                 producer.batches[-1].timestamp_ms if producer.batches else producer.updated_ms,
+                producer.coordinator_epoch,
+                self.transactions.first_offset_of(producer_id),
             )
             for producer_id, producer in sorted(self._producers.items())
         ]
@@ -325,9 +461,55 @@ class ProducerStates:
         forgotten = len(self._forgotten)
         parts.append(_SNAPSHOT_FORGOTTEN.pack(forgotten) + struct.pack(f">{forgotten}q", *self._forgotten))
         version = _SNAPSHOT_VERSION if self.is_whole else _SNAPSHOT_VERSION_PARTIAL
+        transactions = self._encoded_transactions()
+        if transactions:
+            version = _SNAPSHOT_VERSION_TRANSACTIONS
+            parts.append(transactions)
         head = _SNAPSHOT_HEAD.pack(_SNAPSHOT_MAGIC, version, 0, self._end_offset, len(self._producers))
         covered = head[_CRC_END:] + b"".join(parts)
-        return struct.pack(">4sHI", _SNAPSHOT_MAGIC, version, crc32c(covered)) + covered
+        crc = crc32c(covered, _crc_begun(version))
+        return struct.pack(">4sHI", _SNAPSHOT_MAGIC, version, crc) + covered
+
+    def _encoded_transactions(self) -> bytes:
+        """Return what is known of transactions; nothing if that is nothing."""
+        markers = [
+            _SNAPSHOT_MARKER.pack(producer_id, producer.coordinator_epoch, producer.marker_offset)
+            for producer_id, producer in self._producers.items()
+            if producer.marker_offset >= 0
+        ]
+        open_, ended = self.transactions.open, self.transactions.ended
+        if not (markers or open_ or ended):
+            return b""
+        offsets = [_SNAPSHOT_OFFSETS.pack(*each) for each in (*open_.items(), *ended)]
+        head = _SNAPSHOT_TRANSACTIONS.pack(self.is_whole, len(markers), len(open_), len(ended))
+        return b"".join((head, *markers, *offsets))
+
+    def _take_transactions(self, encoded: bytes, position: int) -> int:
+        """Take in what `_encoded_transactions` has left at a position. Return where it ends."""
+        whole, markers, opened, ended = _SNAPSHOT_TRANSACTIONS.unpack_from(encoded, position)
+        position += _SNAPSHOT_TRANSACTIONS.size
+        self.is_whole = whole
+        for _ in range(markers):
+            producer_id, coordinator_epoch, offset = _SNAPSHOT_MARKER.unpack_from(encoded, position)
+            position += _SNAPSHOT_MARKER.size
+            producer = self._producers.get(producer_id)
+            if producer is None:
+                raise CorruptProducerSnapshot(f"a marker of producer {producer_id}, which is not known")
+            producer.coordinator_epoch, producer.marker_offset = coordinator_epoch, offset
+        offsets: list[tuple[int, int]] = []
+        for _ in range(opened + ended):
+            offsets.append(_SNAPSHOT_OFFSETS.unpack_from(encoded, position))
+            position += _SNAPSHOT_OFFSETS.size
+        self.transactions = PartitionTransactions(offsets[:opened], offsets[opened:])
+        if not self.transactions.open.keys() <= self._producers.keys():
+            raise CorruptProducerSnapshot("an open transaction of a producer that is not known")
+        return position
+
+
+def _crc_begun(version: int) -> int:
+    """Return what the CRC goes on from. From version 4 on it begins with the version, for a flipped bit is no
+    later release."""
+    return crc32c(struct.pack(">H", version)) if version > _SNAPSHOT_VERSION_PARTIAL else 0
 
 
 def decode_producer_states(encoded: bytes) -> ProducerStates:
@@ -338,13 +520,10 @@ def decode_producer_states(encoded: bytes) -> ProducerStates:
     magic, version, crc, end_offset, producers = _SNAPSHOT_HEAD.unpack_from(encoded)
     if magic != _SNAPSHOT_MAGIC or version < 1:
         raise CorruptProducerSnapshot(f"magic {magic!r}, version {version}")
-    is_newer = version > _SNAPSHOT_VERSION_PARTIAL
-    # From the next version on the CRC begins with it, for a flipped bit is no later release.
-    begun = crc32c(struct.pack(">H", version)) if is_newer else 0
-    if crc32c(memoryview(encoded)[_CRC_END:], begun) != crc:
+    if crc32c(memoryview(encoded)[_CRC_END:], _crc_begun(version)) != crc:
         raise CorruptProducerSnapshot("CRC does not match")
-    if is_newer:
-        raise NewerFormat("a snapshot of producers", version, known=_SNAPSHOT_VERSION_PARTIAL)
+    if version > _SNAPSHOT_VERSION_TRANSACTIONS:
+        raise NewerFormat("a snapshot of producers", version, known=_SNAPSHOT_VERSION_TRANSACTIONS)
     states = ProducerStates()
     states._end_offset = end_offset
     states.is_whole = version != _SNAPSHOT_VERSION_PARTIAL
@@ -368,6 +547,8 @@ def decode_producer_states(encoded: bytes) -> ProducerStates:
             position += _SNAPSHOT_FORGOTTEN.size
             states._forgotten = dict.fromkeys(struct.unpack_from(f">{forgotten}q", encoded, position))
             position += 8 * forgotten
+        if version == _SNAPSHOT_VERSION_TRANSACTIONS:
+            position = states._take_transactions(encoded, position)
     except struct.error as error:
         raise CorruptProducerSnapshot(str(error)) from error
     if position != len(encoded):
@@ -379,20 +560,18 @@ def decode_told_states(encoded: bytes, *, log_offset: int) -> ProducerStates:
     """Return what a leader told of the batches below `log_offset`. Raise CorruptProducerSnapshot if it is
     more than a leader may know, or of batches beyond."""
     states = decode_producer_states(encoded)
-    batches = [mark for producer in states._producers.values() for mark in producer.batches]
+    last_offsets = (producer.last_offset for producer in states._producers.values())
+    transactions = states.transactions
+    offsets = (*transactions.open.values(), *(marker_offset for _, marker_offset in transactions.ended))
     if (
         len(states) > PRODUCERS_MAX
         or len(states._forgotten) > FORGOTTEN_MAX
         or any(len(producer.batches) > BATCHES_RETAINED for producer in states._producers.values())
-        or max((mark.last_offset + 1 for mark in batches), default=0) > log_offset
+        or max((offset for offset in (*last_offsets, *offsets)), default=-1) >= log_offset
         or states.end_offset > log_offset
     ):
         raise CorruptProducerSnapshot(f"{len(states)} producers below {log_offset}, out of bounds")
     return states
-
-
-def _last_offset(producer: _Producer) -> int:
-    return producer.batches[-1].last_offset if producer.batches else UNKNOWN_OFFSET
 
 
 def _find_duplicate(producer: _Producer, first: int, last: int) -> Duplicate | None:

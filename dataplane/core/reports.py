@@ -26,9 +26,12 @@ from springtide.contract.lag_report import (
     ReplicaProblem,
 )
 from springtide.contract.partition_state import PartitionKey, PartitionState
+from springtide.contract.transactions import OpenTransactions
 
 UNREPORTED_PROBLEMS_MAX: Final = 10_000
 """Limit of problems that wait for a controller; the oldest are dropped, but remain in the log file."""
+OPEN_TOLD_AGAIN_MS: Final = 10_000
+"""A transaction that stays open is told again after so long."""
 
 
 class Reports(Generic[H]):
@@ -122,7 +125,7 @@ class Reports(Generic[H]):
             if lag is not None and not _is_same_lag(lag, hosted.lag_reported):
                 hosted.lag_reported = lag
                 lags.append(lag)
-            if not hosted.replica.role.is_at_rest:
+            if not hosted.replica.role.is_at_rest or (lag is not None and lag.transactions is not None):
                 self._lags[key] = hosted  # behind those that are not told of yet
         return lags
 
@@ -169,4 +172,15 @@ def _is_same_lag(lag: PartitionLag, reported: PartitionLag | None) -> bool:
         and all(follower.lag_records == 0 for follower in lag.followers)
         and len(lag.followers) == len(reported.followers)
         and all(follower.lag_records == 0 for follower in reported.followers)
+        and _told(lag.transactions) == _told(reported.transactions)
     )
+
+
+def _told(transactions: OpenTransactions | None) -> object:
+    """Return what is worth a report of open transactions: also that they are open still, from time to time,
+    because the controller finds those that hang by it."""
+    if transactions is None:
+        return None
+    named = [(one.producer_id, one.producer_epoch, one.first_offset) for one in transactions.oldest]
+    longest_ms = max(one.open_ms for one in transactions.oldest)
+    return transactions.last_stable_offset, transactions.count, named, longest_ms // OPEN_TOLD_AGAIN_MS

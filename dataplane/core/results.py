@@ -5,11 +5,13 @@ from __future__ import annotations
 import msgspec
 
 from dataplane.core.compaction.rounds import CompactionOptions
+from dataplane.core.guards import Guard
 from dataplane.core.log_port import Buffer, LogSlice
 from dataplane.core.producer_state import ProducerView
+from dataplane.core.transactions import IsolationLevel
 from springtide.contract.epochs import NO_LEADER_EPOCH, LeaderEpoch
 from springtide.wire.errors import ErrorCode
-from springtide.wire.fetch_response import AppliedRound, Compacted, EpochEnd
+from springtide.wire.fetch_response import AbortedTransaction, AppliedRound, Compacted, EpochEnd
 from springtide.wire.refused_records import RefusedRecords
 
 LATEST_TIMESTAMP = -1
@@ -50,6 +52,19 @@ class ReplicaOptions(msgspec.Struct, frozen=True, kw_only=True):
     is_compact_only: bool = False
 
 
+class TxnContext(msgspec.Struct, frozen=True):
+    """What a Produce request says of the transaction that its batches belong to.
+
+    is_v2: the client leaves it to the leader to add the partition to the transaction (KIP-890, Produce from
+        version 12 on). verified: the guard that an earlier append of this batch returned, once the
+        coordinator has confirmed it.
+    """
+
+    transactional_id: str
+    is_v2: bool
+    verified: Guard | None = None
+
+
 class AppendResult(msgspec.Struct, frozen=True):
     """The answer to one produced batch, once it may be given.
 
@@ -57,6 +72,8 @@ class AppendResult(msgspec.Struct, frozen=True):
         fields stand. base_offset: -1 with an error, or for a duplicate too old to know (success all the
         same). log_append_time_ms: -1 unless the topic has LogAppendTime. refused: which records are wrong,
         and why, of a batch that is refused for its records.
+    must_verify: nothing was written, and this is no answer yet. Ask the coordinator whether this partition is
+        in the producer's ongoing transaction, and append the batch again with this guard.
     """
 
     error: ErrorCode
@@ -65,17 +82,21 @@ class AppendResult(msgspec.Struct, frozen=True):
     log_start_offset: int = -1
     is_waiting: bool = False
     refused: RefusedRecords | None = None
+    must_verify: Guard | None = None
 
 
 class FetchResult(msgspec.Struct, frozen=True):
     """One partition of a Fetch answer. `records` is None exactly when there is an error or a divergence; the
     slice's parts are views and file ranges, to be sent without copying.
 
-    last_stable_offset equals high_watermark while there are no transactions. On errors offsets are -1, but
-    OFFSET_OUT_OF_RANGE carries log_start_offset, which a follower needs. found_no_room: there are records,
-    but not even the first batch may be sent within the limits of this evaluation. compacted: for
-    followers, and for readers below its floor. applied_round: for debugging consumers. producers: for a
-    follower that asked, what the leader knows of producers below its fetch offset, and then no record.
+    On errors offsets are -1, but OFFSET_OUT_OF_RANGE carries log_start_offset, which a follower needs.
+    found_no_room: there are records, but not even the first batch may be sent within the limits of this
+    evaluation. compacted: for followers, and for readers below its floor. applied_round: for debugging
+    consumers. producers: for a follower that asked, what the leader knows of producers below its fetch
+    offset, and then no record.
+    unstable_from: the last stable offset, where it lies below the high watermark; -1: it is the high
+    watermark. For consumers only. aborted: of a consumer that reads committed records only, the aborted
+    transactions that have records in this answer, in order of their first offsets; None: of another.
     """
 
     error: ErrorCode
@@ -87,6 +108,13 @@ class FetchResult(msgspec.Struct, frozen=True):
     compacted: Compacted | None = None
     applied_round: AppliedRound | None = None
     producers: bytes = b""
+    unstable_from: int = -1
+    aborted: tuple[AbortedTransaction, ...] | None = None
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Return where readers of committed records stop; -1 on errors."""
+        return self.high_watermark if self.unstable_from < 0 else self.unstable_from
 
 
 class EpochEndResult(msgspec.Struct, frozen=True):
@@ -132,6 +160,7 @@ class TimestampLookup(msgspec.Struct, frozen=True):
     timestamp_ms: int | None
     leader_epoch: LeaderEpoch
     end_offset: int
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
 
 
 class LeaderAnswer(msgspec.Struct, frozen=True, kw_only=True):

@@ -41,14 +41,18 @@ from dataplane.core.results import (
     ProducersResult,
     ReplicaOptions,
     TimestampLookup,
+    TxnContext,
 )
+from dataplane.core.transactions import IsolationLevel, MarkerToWrite
 from dataplane.core.watermarks import HighWatermark, StoredLogStart
 from springtide.contract.epochs import NO_LEADER_EPOCH, LeaderEpoch
 from springtide.contract.lag_report import ProblemCode, ReplicaProblem
 from springtide.contract.partition_state import PartitionState
+from springtide.contract.transactions import OpenTransactions
 from springtide.contract.updates import BrokerEndpoint
 from springtide.node.lease import Lease
 from springtide.wire.errors import ErrorCode
+from springtide.wire.fetch_response import AbortedTransaction
 from springtide.wire.record_batch import BatchHeader
 
 
@@ -95,6 +99,13 @@ class ReplicaParts:
     @property
     def high_watermark(self) -> int:
         return self.watermark.offset
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Return where readers of committed records stop (transactions.py). What is deleted is not waited
+        for."""
+        stable = self.log.producers.transactions.last_stable_offset(self.watermark.offset)
+        return max(stable, self.log.log_start_offset)
 
     @property
     def has_waiters(self) -> bool:
@@ -219,6 +230,7 @@ class ReplicaRole:
         expires_ms: int,
         now_ms: int,
         wall_ms: int,
+        txn: TxnContext | None = None,
     ) -> tuple[AppendResult, Effects]:
         """Append one batch that passed `check_produced_batch` and `check_produced_records`; `batch` is its
         whole bytes, not kept.
@@ -230,8 +242,26 @@ class ReplicaRole:
         INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, THROTTLING_QUOTA_EXCEEDED (too many waiters).
         KAFKA_STORAGE_ERROR says nothing about what was written. NOT_ENOUGH_REPLICAS is also said to a
         producer that this log does not know, in the middle of its sequences (6.6, unknown ids).
+        txn: of a transactional batch. The first one of a transaction comes back with `must_verify`, and
+        nothing is written before it is appended again with that guard (KIP-890). INVALID_TXN_STATE: it is not
+        of a transaction and the producer has one open here; or it is, and its transaction has ended.
         """
         return AppendResult(self.refusal), NO_EFFECTS
+
+    def write_marker(
+        self, marker: MarkerToWrite, *, waiter: object, expires_ms: int, now_ms: int, wall_ms: int
+    ) -> tuple[AppendResult, Effects]:
+        """End a producer's transaction here, for its coordinator; the answer waits as under acks=all.
+
+        Errors before anything was written: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS,
+        THROTTLING_QUOTA_EXCEEDED, KAFKA_STORAGE_ERROR (no room), INVALID_TOPIC_EXCEPTION (a shard's log),
+        TRANSACTION_COORDINATOR_FENCED (a later coordinator has written), INVALID_PRODUCER_EPOCH.
+        """
+        return AppendResult(self.refusal), NO_EFFECTS
+
+    def open_transactions(self, now_ms: int) -> OpenTransactions | None:
+        """Return what is open here, as a leader tells of it; None: nothing, or this replica does not lead."""
+        return None
 
     def describe_producers(self, now_ms: int) -> ProducersResult:
         """Return the producers that this partition remembers, with the last sequence of each. Only a leader
@@ -258,12 +288,18 @@ class ReplicaRole:
         return EpochEndResult(self.refusal)
 
     def list_offset(
-        self, timestamp_ms: int, *, leader_epoch: LeaderEpoch, now_ms: int
+        self,
+        timestamp_ms: int,
+        *,
+        leader_epoch: LeaderEpoch,
+        now_ms: int,
+        isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
     ) -> OffsetResult | TimestampLookup:
         """Answer one of the special timestamps, or a timestamp >= 0; what has to be looked up in the log
         comes back as a TimestampLookup. No "latest" before this leader has committed past the start of its
         epoch: OFFSET_NOT_AVAILABLE (I19, no latest offset before it is known). Unknown special timestamps:
-        UNSUPPORTED_VERSION."""
+        UNSUPPORTED_VERSION. A reader of committed records is told of none at or beyond the last stable
+        offset."""
         return OffsetResult(self.refusal)
 
     def on_looked_up(
@@ -293,22 +329,33 @@ class ReplicaRole:
 
     def _read_committed(self, fetch: ConsumerFetch, high_watermark: int) -> tuple[FetchResult, Effects]:
         """Return records from the fetch's offset on, none at or beyond the high watermark, which the caller
-        took once, before this call (I18, reads stop at the high watermark). Of a client that is debugging:
-        read the files, because that is what a verification checks."""
+        took once, before this call (I18, reads stop at the high watermark). A reader of committed records
+        gets none at or beyond the last stable offset, and is told what was aborted below. Of a client that is
+        debugging: read the files, because that is what a verification checks."""
         log = self._log
         fetch_offset = fetch.position.fetch_offset
         compacted = log.rounds.compacted
         if compacted is not None and fetch_offset >= compacted.tombstone_floor:
             compacted = None
-        if fetch_offset < high_watermark:
+        end_offset, unstable_from = high_watermark, -1
+        is_stable_only = fetch.isolation is IsolationLevel.READ_COMMITTED
+        stable = log.producers.transactions.last_stable_offset(high_watermark)
+        if stable < high_watermark:
+            unstable_from = max(stable, log.log_start_offset)
+            if is_stable_only:
+                end_offset = unstable_from
+        aborted = None
+        if fetch_offset < end_offset:
             try:
                 records = log.read(
                     fetch_offset,
                     max_bytes=fetch.max_bytes,
-                    end_offset=high_watermark,
+                    end_offset=end_offset,
                     at_least_one=fetch.at_least_one,
                     from_disk=fetch.is_debugging,
                 )
+                if is_stable_only and (found := log.aborted_in(fetch_offset, records.next_offset)):
+                    aborted = tuple(AbortedTransaction(each[0], each[1]) for each in found)
             except LogError as error:
                 error_code, effects = self._on_read_error(error)
                 return FetchResult(error_code), effects
@@ -321,8 +368,10 @@ class ReplicaRole:
                 log.log_start_offset,
                 records,
                 None,
-                not fetch.at_least_one and not records.size_bytes and fetch_offset < high_watermark,
+                not fetch.at_least_one and not records.size_bytes and fetch_offset < end_offset,
                 compacted,
+                unstable_from=unstable_from,
+                aborted=aborted,
             ),
             NO_EFFECTS,
         )

@@ -18,6 +18,7 @@ from dataplane.shell.lookups import Lookups
 from dataplane.shell.metrics import BrokerCounters
 from dataplane.shell.partitions import PartitionTable
 from dataplane.shell.produces import Produces
+from dataplane.shell.verification import CoordinatorQuestions
 from springtide.node.handlers.context import NodeContext
 
 
@@ -31,6 +32,7 @@ class BrokerContext(NodeContext):
     table: PartitionTable
     effects: EffectRunner
     produces: Produces
+    verification: CoordinatorQuestions
     fetches: Fetches
     lookups: Lookups
     divergent_logs: DivergentLogs

@@ -128,6 +128,7 @@ def handle(context: BrokerContext, request: Request) -> None:
             if leader is not None:
                 leader.on_replica_gone(opened.replica_id, opened.contact)
     opened.rights = rights
+    opened.isolation = ISOLATION_LEVELS[message.isolation_level]
     connection.fetch_session = opened
     max_bytes = min(max(message.max_bytes, PARTITION_BYTES_MIN), context.config.fetch_max_bytes)
     is_throttled = False
@@ -241,7 +242,9 @@ def evaluate(
         )
         result, effects = hosted.replica.role.on_replica_fetch(fetch, now_ms=now_ms)
     else:
-        asked = ConsumerFetch(followed.position, max_bytes, at_least_one, session.is_debugging)
+        asked = ConsumerFetch(
+            followed.position, max_bytes, at_least_one, session.is_debugging, session.isolation
+        )
         result, effects = hosted.replica.role.on_consumer_fetch(asked, now_ms=now_ms)
         if session.is_debugging:
             result = msgspec.structs.replace(result, applied_round=applied_round(hosted))
@@ -331,8 +334,7 @@ def _respond_plainly(
             session_id=session.session_id,
             topic_id=topic_id_bytes(key[0]),
             partition=key[1],
-            high_watermark=result.high_watermark,
-            log_start_offset=result.log_start_offset,
+            offsets=(result.high_watermark, result.last_stable_offset, result.log_start_offset),
             records=() if result.records is None else result.records.parts,
             records_bytes=answer.size_bytes,
         )
@@ -370,13 +372,14 @@ def _encode_partition(
         key[1],
         0,
         result.high_watermark,
-        result.high_watermark,
+        result.last_stable_offset,
         result.log_start_offset,
         () if result.records is None else result.records.parts,
         diverging_epoch=result.diverging,
         compacted=result.compacted,
         applied_round=result.applied_round,
         producers=result.producers,
+        aborted=result.aborted,
     )
 
 

@@ -43,7 +43,7 @@ def list_groups(context: BrokerContext, request: Request, message: ListGroupsReq
     if not context.is_view_complete():
         refuse(request, message, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return
-    if asks_coordinators(request) or not _is_first(context, request) or not view.has_groups():
+    if asks_coordinators(request) or not is_first(context, request) or not view.has_groups():
         request.reply(ListGroupsResponse())
         return
     coordinators = [one for _, one in sorted(view.coordinators.items()) if one.active]
@@ -138,7 +138,7 @@ def _may_see(request: Request, topic: str) -> bool:
     return request.may(Operation.DESCRIBE, ResourceType.TOPIC, topic, is_filter=True)
 
 
-def _is_first(context: BrokerContext, request: Request) -> bool:
+def is_first(context: BrokerContext, request: Request) -> bool:
     """Return whether no broker before this one in Metadata's list can be asked for all groups."""
     listed = (one.broker_id for one in context.view.active_brokers() if one.address_for(request.listener))
     return next(listed, context.broker_id) == context.broker_id

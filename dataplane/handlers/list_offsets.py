@@ -23,6 +23,7 @@ from dataplane.core.results import (
     OffsetResult,
     TimestampLookup,
 )
+from dataplane.core.transactions import IsolationLevel
 from dataplane.handlers.context import BrokerContext
 from dataplane.shell.hosted import HostedPartition
 from dataplane.shell.lookups import Found, look_up
@@ -49,8 +50,8 @@ SPECIAL_SINCE = {
 """The version that brought a special timestamp (KIP-734, KIP-405, KIP-1005, KIP-1023)."""
 OFFSET_NOT_AVAILABLE_SINCE = 5
 """Clients of earlier versions know only LEADER_NOT_AVAILABLE for it (KIP-207)."""
-ISOLATION_LEVELS = (0, 1)
-"""READ_UNCOMMITTED, READ_COMMITTED. Any other is answered as by Kafka, with UNKNOWN_SERVER_ERROR."""
+ISOLATION_LEVELS = tuple(IsolationLevel)
+"""By number. Any other is answered as by Kafka, with UNKNOWN_SERVER_ERROR."""
 LOOKUPS_AGAIN_MAX = 3
 """A log whose oldest part goes away under a lookup is looked up again so many times."""
 
@@ -106,6 +107,7 @@ class _ListOffsets:
             asked.timestamp,
             leader_epoch=LeaderEpoch(asked.current_leader_epoch),
             now_ms=request.now_ms,
+            isolation=ISOLATION_LEVELS[self._message.isolation_level],
         )
         self._go_on(place, hosted, result, LOOKUPS_AGAIN_MAX)
 

@@ -1,22 +1,28 @@
 """Produce: check each batch, hand it to its replica, answer when the last partition is settled.
 
-Check, append and state update of a partition are one call without an await (docs/replication.md 8.1, an await
-between check and act); what has to wait for replication waits in the replica and comes back through Produces.
-Partitions fail one by one: a bad batch says nothing about its neighbours. With acks=0 there is no answer to
-carry an error, so the connection is closed instead, as in Kafka, and the client looks for the leader again.
-A client without the right to write to a topic gets the same answer whether or not it exists.
+Check, append and state update of a partition are one call without an await (appending.py); what has to wait
+for replication waits in the replica and comes back through Produces. Partitions fail one by one: a bad batch
+says nothing about its neighbours. With acks=0 there is no answer to carry an error, so the connection is
+closed instead, as in Kafka, and the client looks for the leader again. A client without the right to write to
+a topic gets the same answer whether or not it exists.
+
+A request with a transactional id may hold batches of a transaction; whether a batch is of one, its own header
+says, as in Kafka. One that opens a transaction in its partition waits for the coordinator's word.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dataplane.core.results import AppendResult
+from dataplane.core.results import AppendResult, TxnContext
+from dataplane.core.verifications import ADDS_SINCE
+from dataplane.handlers.appending import ProduceTerms, append
 from dataplane.handlers.context import BrokerContext
 from dataplane.handlers.leaders import LeaderHints
 from dataplane.handlers.list_offsets import error_of_unhosted, error_of_unhosted_id
 from dataplane.shell.hosted import HostedPartition
 from dataplane.shell.produces import PartitionOfProduce, ProduceWaiter, WaitingProduce
+from springtide.levels import TRANSACTIONS, allows
 from springtide.node.authorization import ClientRights
 from springtide.node.handlers.context import Request
 from springtide.node.topic_ids import topic_id_text
@@ -48,17 +54,24 @@ TIMEOUT_MS_MAX = 10 * 60 * 1000
 DECOMPRESSED_FACTOR_MAX = 64
 """What a batch may unfold to, in multiples of max.message.bytes."""
 
+TRANSACTIONAL_ID_CHARS_MAX = 2**15 - 1
+"""As Kafka's: longer ones have no place in the older versions of its requests."""
+
+NO_TRANSACTIONS = "this cluster has no transactions yet"
 _RECORD_ERRORS = frozenset({ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP})
 _LEADER_ERRORS = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 ERROR_MESSAGES = {
     ErrorCode.UNSUPPORTED_VERSION: "record batches of format 2 (Produce v3 and later) are required",
-    ErrorCode.INVALID_TXN_STATE: "this cluster has no transactions yet",
+    ErrorCode.INVALID_TXN_STATE: "the partition is not in this producer's transaction; nothing was written",
+    ErrorCode.TRANSACTION_ABORTABLE: (
+        "the partition is not in this producer's transaction, which can only be aborted; nothing was written"
+    ),
     ErrorCode.INVALID_TOPIC_EXCEPTION: "only the coordinators of this cluster write to this topic",
     ErrorCode.UNKNOWN_PRODUCER_ID: "what comes before this batch is not stored; nothing was written",
     ErrorCode.NOT_ENOUGH_REPLICAS: (
         "nothing was written: fewer in-sync replicas than min.insync.replicas, or this log does not know the "
-        "producer and takes its batch when it comes again"
+        "producer and takes its batch when it comes again, or no coordinator has confirmed its transaction"
     ),
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: "written, but the in-sync set fell below min.insync.replicas",
 }
@@ -102,17 +115,19 @@ def handle(context: BrokerContext, request: Request) -> None:
         request.api_version, request.frame, request.body_position, on_rest=request.on_rest
     )
     partitions = message.partitions
-    refusal = _refusal(request.api_version, message)
+    refusal = _refusal(context, request, message)
+    txn = None
+    if message.transactional_id is not None and refusal is ErrorCode.NONE:
+        txn = TxnContext(message.transactional_id, request.api_version >= ADDS_SINCE)
     expires_ms = request.now_ms + min(max(message.timeout_ms, 0), TIMEOUT_MS_MAX)
+    terms = ProduceTerms(request, message.acks, expires_ms, txn)
     wall_ms = context.wall_ms()
     rights = request.rights
     if len(partitions) == 1:
         waiter = SingleProduce(context, request, message)
         if rights is not None and refusal is ErrorCode.NONE:
             refusal = _denial(context, rights, partitions[0][0])
-        _produce_partition(
-            context, request, partitions[0], waiter, message.acks, refusal, expires_ms, wall_ms
-        )
+        _produce_partition(context, terms, partitions[0], waiter, refusal, wall_ms)
         return
     if not partitions:
         _finish(context, request, message, [])
@@ -124,23 +139,21 @@ def handle(context: BrokerContext, request: Request) -> None:
         denials = {topic: _denial(context, rights, topic) for topic in topics}
     for index, produced in enumerate(partitions):
         part = PartitionOfProduce(waiting, index)
-        refused = denials.get(produced[0], refusal)
-        _produce_partition(context, request, produced, part, message.acks, refused, expires_ms, wall_ms)
+        _produce_partition(context, terms, produced, part, denials.get(produced[0], refusal), wall_ms)
 
 
 def _produce_partition(
     context: BrokerContext,
-    request: Request,
+    terms: ProduceTerms,
     produced: ProducedPartition,
     waiter: ProduceWaiter,
-    acks: int,
     refusal: ErrorCode,
-    expires_ms: int,
     wall_ms: int,
 ) -> None:
     """One partition, without an await from the first check to the last effect."""
     topic, partition, records = produced
     table, produces = context.table, context.produces
+    request, txn = terms.request, terms.txn
     if isinstance(topic, bytes):
         hosted = table.get(topic_id_text(topic), partition)
     else:
@@ -158,6 +171,7 @@ def _produce_partition(
         max_message_bytes=hosted.max_message_bytes,
         header=header,
         is_zstd_allowed=request.api_version >= ZSTD_SINCE,
+        is_transactional_allowed=txn is not None,
     )
     if error is ErrorCode.NONE and header is not None:
         error, header, records = check_produced_records(
@@ -172,29 +186,15 @@ def _produce_partition(
     if error is ErrorCode.NONE and size > hosted.segment_bytes:
         error = ErrorCode.RECORD_LIST_TOO_LARGE
     if error is not ErrorCode.NONE or header is None:
+        if error is ErrorCode.INVALID_TXN_STATE and allows(context.level(), TRANSACTIONS) and txn is None:
+            error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED  # it names none, as Kafka says
         leader = hosted.replica.leading
         if leader is not None:
             leader.on_unread()
         refused = _refused(hosted, records, header, wall_ms) if error in _RECORD_ERRORS else None
         produces.on_appended(waiter, AppendResult(error=error, refused=refused))
         return
-    result, effects = hosted.replica.role.append(
-        header,
-        records,
-        acks=acks,
-        waiter=waiter,
-        expires_ms=expires_ms,
-        now_ms=request.now_ms,
-        wall_ms=wall_ms,
-    )
-    if result.error is ErrorCode.NONE:
-        hosted.bytes_in += size
-        hosted.messages_in += header.record_count
-        if result.is_waiting:
-            table.note_waiters(hosted)
-    produces.on_appended(waiter, result)
-    if effects:
-        context.effects.run(hosted, effects)
+    append(context, terms, hosted, header, records, waiter, now_ms=request.now_ms, wall_ms=wall_ms)
 
 
 def _refused(
@@ -237,14 +237,23 @@ def _error_of_unhosted(context: BrokerContext, topic: Topic, partition: int) -> 
     return error_of_unhosted(context, topic, partition)
 
 
-def _refusal(api_version: int, message: ProduceRequest) -> ErrorCode:
+def _refusal(context: BrokerContext, request: Request, message: ProduceRequest) -> ErrorCode:
     """Return what is wrong with the whole request, or NONE. Each of its partitions is answered with it."""
-    if api_version < SERVED_SINCE:
+    if request.api_version < SERVED_SINCE:
         return TOO_OLD_ERROR
     if message.acks not in (ACKS_ALL, ACKS_NONE, ACKS_LEADER):
         return ErrorCode.INVALID_REQUIRED_ACKS
-    if message.transactional_id is not None:
+    transactional_id = message.transactional_id
+    if transactional_id is None:
+        return ErrorCode.NONE
+    if not allows(context.level(), TRANSACTIONS):
         return ErrorCode.INVALID_TXN_STATE
+    if not request.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
+        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    if message.acks != ACKS_ALL:
+        return ErrorCode.INVALID_REQUIRED_ACKS
+    if len(transactional_id) > TRANSACTIONAL_ID_CHARS_MAX:
+        return ErrorCode.INVALID_REQUEST
     return ErrorCode.NONE
 
 
@@ -317,6 +326,8 @@ def _message(context: BrokerContext, error: ErrorCode) -> str | None:
         if failure is not None:
             return f"the log directory failed: {failure}"
         return str(context.room) if context.room.is_short else None
+    if error is ErrorCode.INVALID_TXN_STATE and not allows(context.level(), TRANSACTIONS):
+        return NO_TRANSACTIONS
     return ERROR_MESSAGES.get(error)
 
 

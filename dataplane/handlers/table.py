@@ -12,29 +12,39 @@ from dataplane.handlers import (
     list_offsets,
     offset_for_leader_epoch,
     produce,
+    transactions,
+    write_txn_markers,
 )
 from dataplane.handlers.context import BrokerContext
+from springtide.node.handlers import transaction_refusals
 from springtide.node.handlers.dispatch import Handler, reads
 from springtide.node.handlers.group_refusals import refuse_on_broker
 from springtide.node.handlers.table import SHARED_HANDLERS
 from springtide.wire.apis import ApiKey
 from springtide.wire.messages import (
+    AddOffsetsToTxnRequest,
+    AddPartitionsToTxnRequest,
     DeleteGroupsRequest,
     DeleteRecordsRequest,
     DescribeGroupsRequest,
     DescribeLogDirsRequest,
     DescribeProducersRequest,
+    DescribeTransactionsRequest,
+    EndTxnRequest,
     FindCoordinatorRequest,
     HeartbeatRequest,
     JoinGroupRequest,
     LeaveGroupRequest,
     ListGroupsRequest,
     ListOffsetsRequest,
+    ListTransactionsRequest,
     OffsetCommitRequest,
     OffsetDeleteRequest,
     OffsetFetchRequest,
     OffsetForLeaderEpochRequest,
     SyncGroupRequest,
+    TxnOffsetCommitRequest,
+    WriteTxnMarkersRequest,
 )
 
 HANDLERS: dict[int, Handler[BrokerContext]] = {
@@ -53,8 +63,15 @@ HANDLERS: dict[int, Handler[BrokerContext]] = {
     ApiKey.LIST_GROUPS: reads(ListGroupsRequest, groups.list_groups),
     ApiKey.DELETE_RECORDS: reads(DeleteRecordsRequest, delete_records.handle),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: reads(OffsetForLeaderEpochRequest, offset_for_leader_epoch.handle),
+    ApiKey.ADD_PARTITIONS_TO_TXN: reads(AddPartitionsToTxnRequest, transaction_refusals.refuse_on_broker),
+    ApiKey.ADD_OFFSETS_TO_TXN: reads(AddOffsetsToTxnRequest, transaction_refusals.refuse_on_broker),
+    ApiKey.END_TXN: reads(EndTxnRequest, transaction_refusals.refuse_on_broker),
+    ApiKey.WRITE_TXN_MARKERS: reads(WriteTxnMarkersRequest, write_txn_markers.handle),
+    ApiKey.TXN_OFFSET_COMMIT: reads(TxnOffsetCommitRequest, transaction_refusals.refuse_on_broker),
     ApiKey.DESCRIBE_LOG_DIRS: reads(DescribeLogDirsRequest, describe_log_dirs.handle),
     ApiKey.DELETE_GROUPS: reads(DeleteGroupsRequest, refuse_on_broker),
     ApiKey.OFFSET_DELETE: reads(OffsetDeleteRequest, refuse_on_broker),
     ApiKey.DESCRIBE_PRODUCERS: reads(DescribeProducersRequest, describe_producers.handle),
+    ApiKey.DESCRIBE_TRANSACTIONS: reads(DescribeTransactionsRequest, transaction_refusals.refuse_on_broker),
+    ApiKey.LIST_TRANSACTIONS: reads(ListTransactionsRequest, transactions.list_transactions),
 }

@@ -127,7 +127,7 @@ class Compactor:
         measure = partial(
             log.measure_dirt,
             clean_to=0 if last is None else last.end_offset,
-            high_watermark=replica.high_watermark,
+            high_watermark=replica.last_stable_offset,
             young_ms=agreed_ms - options.min_compaction_lag_ms if options.min_compaction_lag_ms else None,
             has_max_lag=has_max_lag,
         )

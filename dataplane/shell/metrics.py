@@ -24,6 +24,11 @@ class BrokerCounters(NodeCounters):
     reassignment_bytes_out: int = 0
     replication_bytes_in: int = 0
     replication_bytes_out: int = 0
+    #: Batches' questions to transaction coordinators that have an end, those of them that were refused or not
+    #: answered, and the time that they took together.
+    verifications: int = 0
+    verification_failures: int = 0
+    verification_ms: int = 0
 
 
 def collect_counters(counters: BrokerCounters, *, now_us: int) -> Iterable[Metric]:
@@ -69,6 +74,21 @@ def collect_counters(counters: BrokerCounters, *, now_us: int) -> Iterable[Metri
             "kafka_server_brokertopicmetrics_reassignmentbytesout",
             "Bytes sent to replicas that are being added and not in sync",
             counters.reassignment_bytes_out,
+        ),
+        counter(
+            "kafka_server_addpartitionstotxnmanager_verifications",
+            "Questions of leaders whether a partition is in a transaction that have an end",
+            counters.verifications,
+        ),
+        counter(
+            "kafka_server_addpartitionstotxnmanager_verificationfailure",
+            "Those that a coordinator refused or did not answer",
+            counters.verification_failures,
+        ),
+        counter(
+            "kafka_server_addpartitionstotxnmanager_verificationtimems",
+            "The time that all of them took, ms",
+            counters.verification_ms,
         ),
         counter("kafka_server_replicamanager_isrshrinks", "ISR shrinks seen", counters.isr_shrinks),
         counter("kafka_server_replicamanager_isrexpands", "ISR expansions seen", counters.isr_expands),

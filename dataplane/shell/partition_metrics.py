@@ -11,8 +11,11 @@ from dataplane.shell.hosted import HostedPartition
 from springtide.contract.partition_state import PartitionState
 from springtide.node.status import gauge
 
+LATE_MS = 20 * 60 * 1000
+"""A transaction that is open for longer is late: the default of transaction.max.timeout.ms, and 5 minutes."""
 
-def collect_partitions(table: Sequence[HostedPartition]) -> Iterator[Metric]:
+
+def collect_partitions(table: Sequence[HostedPartition], *, now_ms: int) -> Iterator[Metric]:
     """Yield the families of a broker's partitions."""
     leaders = [hosted for hosted in table if isinstance(hosted.replica.role, Leader)]
     states = [(hosted, hosted.replica.state) for hosted in leaders]
@@ -37,6 +40,11 @@ def collect_partitions(table: Sequence[HostedPartition]) -> Iterator[Metric]:
         "kafka_server_replicamanager_reassigningpartitions",
         "Led partitions whose replicas are being moved",
         sum(state is not None and state.is_reassigning for _, state in states),
+    )
+    yield gauge(
+        "kafka_server_replicamanager_partitionswithlatetransactionscount",
+        "Led partitions with a transaction that is open for longer than any may be",
+        sum(_is_late(hosted, now_ms) for hosted in leaders),
     )
     yield from _collect_topics(table)
     yield from _collect_led(states)
@@ -89,3 +97,8 @@ def _collect_topics(table: Sequence[HostedPartition]) -> Iterator[Metric]:
 
 def _is_under_replicated(state: PartitionState | None) -> bool:
     return state is not None and len(state.isr) < state.replication_factor
+
+
+def _is_late(hosted: HostedPartition, now_ms: int) -> bool:
+    transactions = hosted.replica.role.open_transactions(now_ms)
+    return transactions is not None and any(one.open_ms > LATE_MS for one in transactions.oldest)

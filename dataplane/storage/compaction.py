@@ -15,13 +15,14 @@ committed takes its place first.
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
 from dataplane.core.compaction.known import PlacedRound
 from dataplane.core.leader_epochs import LeaderEpochs
 from dataplane.core.log_port import LogChanged, LogError
+from dataplane.core.transactions import AbortedEntry
 from dataplane.storage.disk import Disk
 from dataplane.storage.durability import Durability
 from dataplane.storage.health import LogHealth
@@ -56,6 +57,7 @@ class CompactionPass:
         placed: PlacedRound,
         *,
         from_offset: int,
+        aborted: Sequence[AbortedEntry],
         on_swapped: Callable[[PlacedRound, int], None],
         durability: Durability,
         epochs: LeaderEpochs,
@@ -66,8 +68,9 @@ class CompactionPass:
     ) -> None:
         """Begin. Loop. The round's record is committed. The active segment begins at or above its end.
 
-        from_offset: passes have rewritten what lies below it. on_swapped: called in the loop once the new
-        segments are the log, with what this pass has applied, and up to where.
+        from_offset: passes have rewritten what lies below it. aborted: all of the log's entries. on_swapped:
+        called in the loop once the new segments are the log, with what this pass has applied, and up to
+        where.
         """
         round_ = placed.round_
         assert round_.end_offset <= segments.active.base_offset
@@ -92,6 +95,7 @@ class CompactionPass:
             epochs=epochs.entries,
             round_=round_,
             from_offset=from_offset,
+            aborted=tuple(aborted),
             keys_max=keys_max,
             options=options,
         )

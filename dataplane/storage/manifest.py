@@ -22,6 +22,7 @@ import msgspec
 
 from dataplane.core.compaction.rounds import Round
 from dataplane.core.titles import CorruptTitle, with_title, without_title
+from dataplane.storage.aborted_index import aborted_path
 from dataplane.storage.disk import Disk, read_whole, replace_durably, unlink_durably
 from dataplane.storage.health import CorruptLog
 from dataplane.storage.segment import index_path, log_path, unlink_segment
@@ -102,7 +103,7 @@ def finish_pass(disk: Disk, directory: str) -> CompactionManifest | None:
         take_places(disk, directory, manifest)
         return manifest
     for name in disk.listdir(directory):
-        if name.endswith((".log", ".index", ".snapshot")):
+        if name.endswith((".log", ".index", ".txnindex", ".snapshot")):
             disk.unlink(f"{directory}/{name}")
     disk.fsync_dir(directory)
     remove_manifest(disk, directory)
@@ -114,7 +115,11 @@ def take_places(disk: Disk, directory: str, manifest: CompactionManifest) -> Non
     What is done already stays so. Raise OSError."""
     listed = manifest.segments
     for each in listed:
-        for path in (log_path(directory, each.base_offset), index_path(directory, each.base_offset)):
+        for path in (
+            log_path(directory, each.base_offset),
+            index_path(directory, each.base_offset),
+            aborted_path(directory, each.base_offset),
+        ):
             cleaned = cleaned_path(path, manifest.number)
             if disk.exists(cleaned):
                 disk.rename(cleaned, path)

@@ -25,6 +25,7 @@ from dataplane.core.compaction.rounds import Dirt
 from dataplane.core.leader_epochs import LeaderEpochs
 from dataplane.core.log_port import LogSlice, RottenBytes, RottenRange, TimestampHit
 from dataplane.core.producer_state import ProducerStates
+from dataplane.core.transactions import AbortedEntry, marker_in
 from dataplane.storage.compaction import CompactionPass, Rewriting
 from dataplane.storage.dirt import measure_dirt
 from dataplane.storage.disk import Buffer
@@ -52,7 +53,7 @@ from dataplane.storage.tail_cache import GATHER_BYTES_MAX, TailCache, is_kept
 from dataplane.storage.timestamp_reading import TimestampReading
 from springtide.contract.epochs import BrokerEpoch, LeaderEpoch
 from springtide.wire.fetch_response import Compacted
-from springtide.wire.record_batch import BatchHeader
+from springtide.wire.record_batch import ATTRIBUTE_CONTROL, BatchHeader
 
 
 class PartitionLog:
@@ -228,25 +229,35 @@ class PartitionLog:
             self._epoch_file.take_batches(headers, end_offset=self.log_end_offset)
         elif self._epoch_file.is_behind:
             self._epoch_file.write()
+        self.log_end_offset = end_offset
         producers = self.producers
-        has_rounds = False
         for header in headers:
+            if header.attributes & ATTRIBUTE_CONTROL:
+                self._take_from_control(headers, chunks, now_ms=now_ms)
+                break
             if header.producer_id >= 0:
                 producers.update(header, now_ms=now_ms)
-            elif header.is_control:
-                has_rounds = True
-        self.log_end_offset = end_offset
-        if has_rounds:
-            self._take_rounds(headers, chunks)
 
-    def _take_rounds(self, headers: Sequence[BatchHeader], chunks: Sequence[Buffer]) -> None:
-        """Note the rounds among appended batches."""
+    def _take_from_control(
+        self, headers: Sequence[BatchHeader], chunks: Sequence[Buffer], *, now_ms: int
+    ) -> None:
+        """Note rounds, markers and what producers wrote, from the first control batch on."""
         data = memoryview(b"".join(chunks))
+        has_begun = has_rounds = False
         for header in headers:
+            marker = None
             if header.is_control:
+                has_begun = True
                 self.rounds.on_appended(header, data)
+                has_rounds = has_rounds or not header.has_producer_id
+                marker = marker_in(header, data[: header.size_bytes])
+            if has_begun:
+                aborted = self.producers.update(header, now_ms=now_ms, marker=marker)
+                if aborted is not None:
+                    self._segments.take_aborted(aborted)
             data = data[header.size_bytes :]
-        self._round_file.write()
+        if has_rounds:
+            self._round_file.write()
 
     def roll(self, *, now_ms: int) -> None:
         """Close the active segment, unless it is empty, and begin the next."""
@@ -312,6 +323,27 @@ class PartitionLog:
                 end_offset=end_offset,
                 at_least_one=at_least_one,
             )
+
+    def aborted_in(self, first_offset: int, end_offset: int) -> Sequence[AbortedEntry]:
+        """See LogPort."""
+        segments = self._segments
+        if not segments.has_aborted:
+            return ()
+        try:
+            with self._health.guarded("reading"):
+                return segments.aborted_in(first_offset, end_offset)
+        except CorruptLog as error:
+            raise self._health.condemn(error) from None
+
+    def check_aborted(self) -> list[str]:
+        """Build again what is torn of the segments' indexes of aborted transactions. Return their names."""
+        if not self._segments.has_aborted:
+            return []
+        return [
+            f"{segment.base_offset:020d}.txnindex"
+            for segment in self.segments
+            if self._segments.check_aborted(segment)
+        ]
 
     def last_batches(self, end_offset: int, *, first_offset: int | None = None) -> list[BatchHeader] | None:
         """See LogPort. Reads a few kilobytes from the files, when a fetch session begins."""
@@ -397,6 +429,7 @@ class PartitionLog:
         segments = self._segments
         place = segments.place_to_cut(log_offset, log_start_offset=self.log_start_offset)
         self._on_cutting(self.partition, place.end_of_batches)
+        segments.check_aborted(segments.all[place.kept - 1])
         lowest = segments.all[place.kept - 1].base_offset
         recovery_point = self.durability.recovery_point
         with recovery_point.cutting(lowest):
@@ -604,6 +637,7 @@ class PartitionLog:
             self._segments,
             placed,
             from_offset=self.rounds.reaches,
+            aborted=self.aborted_in(self.segments[0].base_offset, self.log_end_offset),
             on_swapped=self._on_pass,
             durability=self.durability,
             epochs=self.epochs,

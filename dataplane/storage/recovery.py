@@ -45,6 +45,8 @@ from dataplane.core.leader_epochs import (
     decode_leader_epochs,
 )
 from dataplane.core.producer_state import ProducerStates
+from dataplane.storage.aborted_index import SUFFIX as ABORTED_SUFFIX
+from dataplane.storage.aborted_index import AbortedIndex, aborted_path, open_aborted_index
 from dataplane.storage.disk import DELETED_SUFFIX, Buffer, read_whole, stored_bytes
 from dataplane.storage.epoch_file import EPOCHS_FILE
 from dataplane.storage.health import DAMAGED_FILE, CorruptLog
@@ -192,6 +194,8 @@ class _Recovery:
     listed: dict[int, RewrittenSegment] = field(default_factory=dict)
     rounds: KnownRounds = field(default_factory=KnownRounds)
     is_new: bool = False
+    #: The segments that have a file of aborted transactions.
+    with_aborted: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.disk = self.settings.disk
@@ -251,6 +255,10 @@ class _Recovery:
                 indexes.append(int(stem))
             elif is_offset and dot + suffix == SNAPSHOT_SUFFIX:
                 snapshots.append(int(stem))
+            elif is_offset and dot + suffix == ABORTED_SUFFIX:
+                self.with_aborted.add(int(stem))
+        for base in self.with_aborted.difference(bases):
+            self.disk.unlink(aborted_path(self.directory, base))
         for base in indexes:
             if base not in bases:
                 self.disk.unlink(index_path(self.directory, base))
@@ -295,9 +303,15 @@ class _Recovery:
             index_interval_bytes=self.settings.options.index_interval_bytes,
             now_ms=self.now_ms,
         )
+        self._find_aborted(segment)
         self.segments.append(segment)
         self.valid_end_offset = segment.next_offset
         self._take_listed_end(segment)
+
+    def _find_aborted(self, segment: Segment) -> None:
+        """The segment's file of aborted transactions is believed, if there is one."""
+        if segment.base_offset in self.with_aborted:
+            segment.aborted = open_aborted_index(self.disk, aborted_path(self.directory, segment.base_offset))
 
     def _load_epochs(self, *, scan_start: int) -> None:
         """Entries before the scan are believed; later ones must agree with the batches (see _take_epoch)."""
@@ -416,6 +430,11 @@ class _Recovery:
             index_interval_bytes=self.settings.options.index_interval_bytes,
             now_ms=self.now_ms,
         )
+        if base in self.listed:
+            self._find_aborted(segment)
+        else:
+            path = aborted_path(self.directory, base)
+            segment.aborted = AbortedIndex(self.disk, path, has_file=base in self.with_aborted)
         scan = SegmentScan(file, next_offset=base, leader_epoch=self.epochs.latest)
         self.valid_end_offset = base
         for position, header in scan:
@@ -515,6 +534,10 @@ class _Recovery:
         )
         log.holes.load(log_start_offset=self.log_start_offset)
         log.rebuild_producers(is_recovery=not is_clean)
+        for segment in self.segments[:-1]:
+            segment.aborted.write()
+        for name in log.check_aborted():
+            self.report.notes.append(f"{name} was torn: built again from the batches")
         if not self.is_new and (not is_clean or self.are_epochs_rebuilt):
             log.durability.settle_after_recovery(log.producers)
             if not settings.is_synced_later:

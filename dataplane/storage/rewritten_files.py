@@ -17,6 +17,8 @@ from crc32c import crc32c
 from dataplane.core.compaction.rewriting import Rewrite
 from dataplane.core.compaction.rounds import Round
 from dataplane.core.leader_epochs import EpochStart, LeaderEpochs
+from dataplane.core.transactions import AbortedEntry
+from dataplane.storage.aborted_index import aborted_path, open_aborted_index
 from dataplane.storage.disk import Buffer, Disk
 from dataplane.storage.index import new_index, open_index
 from dataplane.storage.log_settings import LogOptions
@@ -38,7 +40,8 @@ class ClosedSegment(NamedTuple):
 
 class FilesToRewrite(msgspec.Struct, frozen=True, kw_only=True):
     """What one pass reads, and how it writes. number: of the pass, in the names of its files. segments: in
-    order; the batches in them are whole. from_offset, keys_max: see Rewrite."""
+    order; the batches in them are whole. from_offset, keys_max: see Rewrite. aborted: all of the log's
+    entries."""
 
     directory: str
     number: int
@@ -48,6 +51,7 @@ class FilesToRewrite(msgspec.Struct, frozen=True, kw_only=True):
     from_offset: int
     keys_max: int
     options: LogOptions
+    aborted: tuple[AbortedEntry, ...] = ()
 
 
 class WrittenSegment(NamedTuple):
@@ -76,7 +80,9 @@ class _Rewriting:
         self._files = files
         self._epochs = LeaderEpochs(files.epochs)
         self._inputs = [self._opened(each) for each in files.segments]
-        self._rewrite = Rewrite(files.round_, from_offset=files.from_offset, keys_max=files.keys_max)
+        self._rewrite = Rewrite(
+            files.round_, from_offset=files.from_offset, keys_max=files.keys_max, aborted=files.aborted
+        )
         self._outputs: list[_Output] = []
         self._digests: dict[int, int] = {}
 
@@ -110,12 +116,26 @@ class _Rewriting:
                 continue
             header = decode_header(left)
             if not output.has_room_for(header, self._files.options):
-                output.close(header.base_offset)
+                self._close(output, header.base_offset)
                 output = self._next_output(header.base_offset)
             output.add(left, header)
             yield old_header.size_bytes
-        output.close(self._files.segments[-1].next_offset)
+        self._close(output, self._files.segments[-1].next_offset)
         self._disk.fsync_dir(self._files.directory)
+
+    def _close(self, output: _Output, end_offset: int) -> None:
+        """Of the aborted transactions that end in it, those stay of which a record may be left."""
+        if self._files.aborted:
+            base_offset, reaches = output.segment.base_offset, self._rewrite.reaches
+            output.segment.aborted.replace(
+                [
+                    each
+                    for each in self._files.aborted
+                    if max(base_offset, reaches) <= each.last_offset < end_offset
+                ]
+            )
+            output.segment.aborted.write_even_empty()
+        output.close(end_offset)
 
     def _walk(self) -> Iterator[tuple[Segment, int, BatchHeader]]:
         """Yield (segment, position, header) of each batch of the old segments. Offsets rise, and epochs are
@@ -158,6 +178,7 @@ class _Rewriting:
             index_interval_bytes=self._files.options.index_interval_bytes,
             now_ms=self._inputs[-1].last_append_ms,
         )
+        segment.aborted.move(cleaned_path(aborted_path(directory, base_offset), number))
         self._outputs.append(_Output(segment))
         return self._outputs[-1]
 
@@ -179,6 +200,9 @@ def open_written(disk: Disk, files: FilesToRewrite, written: WrittenSegment) -> 
         crc=listed.crc,
     )
     segment.next_offset = listed.end_offset
+    if files.aborted:
+        path = cleaned_path(aborted_path(directory, listed.base_offset), files.number)
+        segment.aborted = open_aborted_index(disk, path)
     return segment
 
 

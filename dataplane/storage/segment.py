@@ -15,6 +15,7 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from dataplane.core.log_port import RottenRange
+from dataplane.storage.aborted_index import AbortedIndex, aborted_path
 from dataplane.storage.disk import Buffer, Disk, File
 from dataplane.storage.health import CorruptLog
 from dataplane.storage.index import (
@@ -54,9 +55,9 @@ def index_path(directory: str, base_offset: int) -> str:
 def unlink_segment(disk: Disk, directory: str, base_offset: int) -> None:
     """Unlink a segment's files. Durable after the next fsync of the directory."""
     disk.unlink(log_path(directory, base_offset))
-    path = index_path(directory, base_offset)
-    if disk.exists(path):
-        disk.unlink(path)
+    for path in (index_path(directory, base_offset), aborted_path(directory, base_offset)):
+        if disk.exists(path):
+            disk.unlink(path)
 
 
 def latest_timestamp(known_ms: int, header: BatchHeader) -> int:
@@ -99,6 +100,7 @@ class Segment:
     now_ms: InitVar[int]
     size_bytes: int = 0
     next_offset: int = field(init=False)
+    aborted: AbortedIndex = field(init=False)
     max_timestamp_ms: int = NO_TIMESTAMP
     first_append_ms: int = field(init=False)
     last_append_ms: int = field(init=False)
@@ -114,6 +116,7 @@ class Segment:
 
     def __post_init__(self, now_ms: int) -> None:
         self.next_offset = self.base_offset
+        self.aborted = AbortedIndex(self.disk, aborted_path(self.directory, self.base_offset))
         self.first_append_ms = self.last_append_ms = now_ms
 
     @property
@@ -128,6 +131,7 @@ class Segment:
             header.next_offset - self.base_offset <= RELATIVE_OFFSET_MAX
             and self.size_bytes + size_bytes <= POSITION_MAX
             and self.index.size_bytes < index_bytes_max
+            and self.aborted.size_bytes < index_bytes_max
         )
 
     def append(
@@ -251,13 +255,20 @@ class Segment:
         """The segment will not grow any more (rolled, or a clean stop)."""
         self.index.write()
 
+    def close_indexes(self) -> None:
+        """The same, of both."""
+        self.index.write()
+        self.aborted.write()
+
     def fsync(self) -> None:
         self.file.fsync()
         self.index.fsync()
+        self.aborted.fsync()
 
     def reopen_for_append(self) -> None:
         """Make a closed segment the active one again."""
         self.index.load()
+        self.aborted.load()
         self.bytes_since_index = self.size_bytes - self.index.last().position
 
     def truncate(self, position: int) -> None:
@@ -273,6 +284,7 @@ class Segment:
         for _, header in self.walk(last.position):
             self.next_offset = header.next_offset
             self.max_timestamp_ms = latest_timestamp(self.max_timestamp_ms, header)
+        self.aborted.truncate(self.next_offset)
 
     def rebuild_index(self) -> Segment:
         """Rebuild it from the headers of the log, into the place (memory or disk) where the index was. A

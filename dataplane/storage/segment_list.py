@@ -20,6 +20,8 @@ from typing import NamedTuple
 import msgspec
 
 from dataplane.core.producer_state import ProducerStates
+from dataplane.core.transactions import AbortedEntry, marker_in
+from dataplane.storage.aborted_index import TornAbortedIndex, aborted_path
 from dataplane.storage.disk import Disk, fsync_file, set_to_be_unlinked
 from dataplane.storage.index import new_index
 from dataplane.storage.manifest import CompactionManifest, remove_manifest, take_places, write_manifest
@@ -72,6 +74,7 @@ class SegmentList:
         "all",
         "changes",
         "commit_lock",
+        "has_aborted",
         "manifest",
         "size_bytes",
         "snapshots",
@@ -97,6 +100,8 @@ class SegmentList:
         a thread takes it first, and asks `has_changed_since` in the end."""
         self._under_way = 0
         self.manifest = manifest
+        self.has_aborted = any(not segment.aborted.is_empty for segment in segments)
+        """Whether there may be an aborted transaction."""
         self.commit_lock = Lock()
         """Held while a pass of compaction is committed in a thread, and while the loop begins a change."""
         self._committed: CommittedPass | None = None  # not yet in the place of the old segments
@@ -128,7 +133,7 @@ class SegmentList:
     def roll(self, producers: ProducerStates, *, index_interval_bytes: int, now_ms: int) -> None:
         """Close the active segment, which is not empty, and begin the next where it ends."""
         closed = self.active
-        closed.close_index()
+        closed.close_indexes()
         self.snapshots.write(producers, log_offset=closed.next_offset)
         active = self._create(closed.next_offset, index_interval_bytes, now_ms)
         with self._lock:
@@ -143,7 +148,7 @@ class SegmentList:
 
     def close(self, producers: ProducerStates) -> None:
         """Write all that the next start needs to avoid a scan. A flush follows."""
-        self.active.close_index()
+        self.active.close_indexes()
         self.write_snapshot(producers)
         with self._lock:
             self._unflushed.append(self.active)
@@ -247,6 +252,7 @@ class SegmentList:
             for path in (
                 log_path(self._directory, segment.base_offset),
                 index_path(self._directory, segment.base_offset),
+                aborted_path(self._directory, segment.base_offset),
             ):
                 if self._disk.exists(path):
                     detached.append(set_to_be_unlinked(self._disk, path))
@@ -297,6 +303,7 @@ class SegmentList:
         take_places(self._disk, self._directory, self.manifest)
         for segment in rewritten:
             segment.index.move(index_path(self._directory, segment.base_offset))
+            segment.aborted.move(aborted_path(self._directory, segment.base_offset))
         with self._lock:
             self._replace((*rewritten, *kept))
             self._unflushed = [segment for segment in self._unflushed if segment not in replaced]
@@ -319,20 +326,60 @@ class SegmentList:
         between segments: retention may delete the segments that they stand for. Raise CorruptLog where a hole
         is needed.
         """
-        snapshot = self.snapshots.load_newest(offset_max=end_offset)
-        states, log_offset = (ProducerStates(), -1) if snapshot is None else snapshot
-        if snapshot is None and self.all[0].base_offset > 0:
-            states.is_whole = False
+        states, log_offset = self._states_at(end_offset)
         for segment in self.all:
             if is_recovery and segment.base_offset > log_offset and segment is not self.all[0]:
                 self.snapshots.write(states, log_offset=segment.base_offset)
-            if segment.next_offset > log_offset:
-                if segment.holes:
-                    raise segment.corrupt(segment.holes[0].position, "known to be rotten, and needed")
-                for _, header in segment.walk():
-                    if header.base_offset >= log_offset:
-                        states.update(header, now_ms=now_ms)
+            found = _replay(segment, states, from_offset=log_offset, now_ms=now_ms)
+            if is_recovery and segment.base_offset >= log_offset and segment.aborted.is_in_memory:
+                segment.aborted.replace(found)
+                self.has_aborted = self.has_aborted or bool(found)
         return states
+
+    def _states_at(self, log_offset: int) -> tuple[ProducerStates, int]:
+        """Return the newest states at or below an offset that a snapshot has, and its offset; -1 for none."""
+        snapshot = self.snapshots.load_newest(offset_max=log_offset)
+        if snapshot is not None:
+            return snapshot
+        states = ProducerStates()
+        states.is_whole = self.all[0].base_offset == 0
+        return states, -1
+
+    # ---- aborted transactions
+
+    def take_aborted(self, entry: AbortedEntry) -> None:
+        """A marker in the active segment aborts a transaction."""
+        self.active.aborted.append(entry)
+        self.has_aborted = True
+
+    def aborted_in(self, first_offset: int, end_offset: int) -> list[AbortedEntry]:
+        """See LogPort. Raise CorruptLog where a hole is needed."""
+        found: list[AbortedEntry] = []
+        for segment in self.all[segment_index(self.all, first_offset) :]:
+            if segment.aborted.is_empty:
+                continue
+            self.check_aborted(segment)
+            for entry in segment.aborted.entries_from(first_offset):
+                if entry.first_offset < end_offset:
+                    found.append(entry)
+                if entry.last_stable_offset >= end_offset:
+                    return sorted(found, key=lambda each: each.first_offset)
+        return sorted(found, key=lambda each: each.first_offset)
+
+    def check_aborted(self, segment: Segment) -> bool:
+        """Build a segment's index of aborted transactions again if its file is torn; return whether it was.
+        Raise CorruptLog where a hole is needed."""
+        try:
+            segment.aborted.entries()
+            return False
+        except TornAbortedIndex:
+            states, log_offset = self._states_at(segment.base_offset)
+        for each in self.all[: self.all.index(segment) + 1]:
+            found = _replay(each, states, from_offset=log_offset, now_ms=0)
+        segment.aborted.replace(found)
+        if segment is not self.active:
+            segment.aborted.write()
+        return True
 
     # ---- making durable
 
@@ -396,6 +443,26 @@ class SegmentList:
     def _unlink(self, segments: Sequence[Segment]) -> None:
         for segment in reversed(segments):
             unlink_segment(self._disk, self._directory, segment.base_offset)
+
+
+def _replay(segment: Segment, states: ProducerStates, *, from_offset: int, now_ms: int) -> list[AbortedEntry]:
+    """Let the states take in a segment's batches from an offset on. Return what markers there abort. Raise
+    CorruptLog where a hole is needed."""
+    found: list[AbortedEntry] = []
+    if segment.next_offset <= from_offset:
+        return found
+    if segment.holes:
+        raise segment.corrupt(segment.holes[0].position, "known to be rotten, and needed")
+    for position, header in segment.walk():
+        if header.base_offset < from_offset:
+            continue
+        marker = None
+        if header.is_control and header.producer_id >= 0:
+            marker = marker_in(header, segment.read_batch(position, header))
+        aborted = states.update(header, now_ms=now_ms, marker=marker)
+        if aborted is not None:
+            found.append(aborted)
+    return found
 
 
 def _fsync_unless_gone(fsync: Callable[[], None]) -> None:

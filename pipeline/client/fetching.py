@@ -325,7 +325,7 @@ class RangeFetching:
                 reading.next_offset,
                 answer.high_watermark,
                 answer.log_start_offset,
-                answer.aborted,
+                answer.aborted or (),
             )
         )
         if reading.next_offset >= reading.end_offset:

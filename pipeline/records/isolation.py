@@ -38,13 +38,14 @@ def aborted_batches(view: memoryview, headers: BatchHeaders, aborted: Sequence[t
             continue
         if not is_control[index]:
             is_aborted[index] = True
-        elif _control_type(view, headers, index) == CONTROL_ABORT:
+        elif control_type(view, headers, index) == CONTROL_ABORT:
             open_producers.discard(producer_id[index])
     return is_aborted
 
 
-def _control_type(view: memoryview, headers: BatchHeaders, index: int) -> int:
-    """Return the type in a control record's key: version and type, 16 bits each."""
+def control_type(view: memoryview, headers: BatchHeaders, index: int) -> int:
+    """Return the type in the key of the control batch at `index`: version and type, 16 bits each. Raise
+    DamagedBatch."""
     start, size = int(headers.position[index]), int(headers.size_bytes[index])
     try:
         record = next(

@@ -14,7 +14,7 @@ from pipeline.client.values import PartitionRange, TopicPartition
 from pipeline.errors import LogCutAgain, PlanInvalid
 from pipeline.jobs.spark_tasks import task_rows
 from pipeline.salvage.copies import Copy, CutPartition, check_topics, copy_tasks, live_range, topic_ids
-from pipeline.salvage.identity import NO_TIMESTAMP, TimeWindow
+from pipeline.salvage.identity import NO_TIMESTAMP, TimeWindow, TransactionPart
 from pipeline.salvage.merge_plan import RUNS_MAX, RecordRun
 from pipeline.salvage.report import MISSING, MissingRun, PartitionVerdicts, SalvageFindings
 from pipeline.salvage.spark_tasks import IDENTITIES, CutTask, LivePiece, LogTask, cut_rows, log_rows
@@ -78,7 +78,8 @@ class _Times(NamedTuple):
 
 def _times(cut: DataFrame) -> dict[int, _Times]:
     rows = (
-        cut.groupBy("target")
+        cut.where(sf.col("transaction") <= TransactionPart.RECORD)
+        .groupBy("target")
         .agg(
             sf.min("timestamp").alias("first"),
             sf.max("timestamp").alias("last"),

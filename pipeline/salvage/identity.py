@@ -12,6 +12,7 @@ timestamp: timestamps are left out there.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from enum import IntEnum
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ import pyarrow as pa
 from pipeline.records.contents import contents, hashes
 from pipeline.records.decode import decode_records
 from pipeline.records.headers import BatchHeaders, scan_headers
+from pipeline.records.isolation import CONTROL_COMMIT, control_type
 from pipeline.records.rows import record_rows
 from pipeline.records.varints import Bools, Int64s
 from pipeline.salvage.marks import marked, without_marks
@@ -47,11 +49,22 @@ IDENTITY_SCHEMA = pa.schema(
         ("timestamp", pa.int64()),
         ("key", pa.binary()),
         ("is_marked", pa.bool_()),
+        ("transaction", pa.int32()),
     ]
 )
 """Identity rows. target: which partition. copy, copy_first: which copy it stands in and the first offset of
 that, -1 in the log. content, key: 16 bytes of hash; key only where it is asked for, and null for a null
-key. timestamp: Unix ms, or NO_TIMESTAMP. is_marked: the record was merged by an earlier run."""
+key. timestamp: Unix ms, or NO_TIMESTAMP. is_marked: the record was merged by an earlier run. transaction: see
+TransactionPart; a marker's row has no contents."""
+
+
+class TransactionPart(IntEnum):
+    """What a row is to a transaction of its producer."""
+
+    NONE = -1
+    RECORD = 0
+    COMMIT = 1
+    ABORT = 2
 
 
 class RecordsPlace(NamedTuple):
@@ -79,8 +92,9 @@ def identity_rows(
     with_keys: bool = False,
     window: TimeWindow | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield IDENTITY_SCHEMA of the records of `data` with these offsets, but not of records outside of
-    `window` (records that brokers stamped are always in). Raises DamagedBatch."""
+    """Yield IDENTITY_SCHEMA of the records of `data` with these offsets, and of the markers that end
+    transactions, but not of records outside of `window` (records that brokers stamped are always in). Raises
+    DamagedBatch."""
     headers = scan_headers(data)
     for rows in decode_records(
         data,
@@ -94,6 +108,9 @@ def identity_rows(
         some = rows if window is None else rows.filter(pa.array(_within(rows, window)))
         if some.num_rows:
             yield _identified(some, headers, place, with_keys=with_keys)
+    markers = list(_markers(memoryview(data), headers, place, first_offset, end_offset))
+    if markers:
+        yield pa.RecordBatch.from_pylist(markers, schema=IDENTITY_SCHEMA)
 
 
 def batch_of(headers: BatchHeaders, offsets: Int64s) -> Int64s:
@@ -157,10 +174,39 @@ def _identified(
         "timestamp": pa.array(timestamps_ms(rows)),
         "key": hashes(rows["key"]) if with_keys else pa.nulls(count, pa.binary()),
         "is_marked": pa.array(is_marked),
+        "transaction": pa.array(
+            np.where(
+                headers.is_transactional[batch], int(TransactionPart.RECORD), int(TransactionPart.NONE)
+            ).astype(np.int32)
+        ),
     }
     return pa.RecordBatch.from_arrays(
         [columns[name] for name in IDENTITY_SCHEMA.names], schema=IDENTITY_SCHEMA
     )
+
+
+def _markers(
+    data: memoryview, headers: BatchHeaders, place: RecordsPlace, first_offset: int, end_offset: int
+) -> Iterator[dict[str, object]]:
+    is_marker = headers.is_control & headers.is_transactional
+    is_wanted = (headers.base_offset >= first_offset) & (headers.base_offset < end_offset)
+    for index in np.flatnonzero(is_marker & is_wanted).tolist():
+        is_commit = control_type(data, headers, index) == CONTROL_COMMIT
+        offset = int(headers.base_offset[index])
+        yield {
+            "target": place.target,
+            "copy": place.copy,
+            "copy_first": place.copy_first,
+            "is_committed": offset < place.high_watermark,
+            "leader_epoch": int(headers.leader_epoch[index]),
+            "offset": offset,
+            "producer_id": int(headers.producer_id[index]),
+            "producer_epoch": int(headers.producer_epoch[index]),
+            "sequence": -1,
+            "timestamp": NO_TIMESTAMP,
+            "is_marked": False,
+            "transaction": int(TransactionPart.COMMIT if is_commit else TransactionPart.ABORT),
+        }
 
 
 def _same(value: int, count: int, kind: pa.DataType) -> pa.Array:

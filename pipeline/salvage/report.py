@@ -12,17 +12,14 @@ from springtide.cli.tables import Column, Table, columns
 
 PRESENT: Final = "present"
 SUPERSEDED: Final = "superseded"
+UNCOMMITTED: Final = "uncommitted"
 REPEATED: Final = "repeated"
 MISSING: Final = "missing"
 
 RUNS_SHOWN: Final = 20
 RUNS_TOLD: Final = 10_000
 """Runs that `--output json` holds; there may be a million."""
-_COLUMNS = (
-    *columns("partition #copies"),
-    Column("CUT OFF", "cutOff", is_number=True),
-    *columns(f"#{PRESENT} #{REPEATED} #{SUPERSEDED} #{MISSING} #committed=missingCommitted #merged"),
-)
+VERDICTS: Final = (PRESENT, REPEATED, SUPERSEDED, UNCOMMITTED, MISSING)
 
 
 class PartitionVerdicts(NamedTuple):
@@ -117,7 +114,7 @@ def lines(report: SalvageReport) -> tuple[str, ...]:
     if not report.copies and not report.unreadable:
         told = ["Brokers have no copies: nothing was cut off, or the copies were removed."]
         return (*told, *_attention(report))
-    table = Table(_COLUMNS)
+    table = Table(_columns(report.findings))
     rows = [_row(report, one) for one in report.findings.targets]
     told = list(table.lines(rows)) if rows else []
     runs = report.findings.missing
@@ -134,6 +131,17 @@ def lines(report: SalvageReport) -> tuple[str, ...]:
     elif report.missing:
         told += ["", "pipeline salvage --merge --checkpoint DIR appends what is missing."]
     return (*told, *_attention(report))
+
+
+def _columns(findings: SalvageFindings) -> tuple[Column, ...]:
+    """Return the columns of the table; transactions have one where there are some."""
+    has_some = any(one.counts.get(UNCOMMITTED) for one in findings.targets)
+    verdicts = " ".join(f"#{verdict}" for verdict in VERDICTS if verdict != UNCOMMITTED or has_some)
+    return (
+        *columns("partition #copies"),
+        Column("CUT OFF", "cutOff", is_number=True),
+        *columns(f"{verdicts} #committed=missingCommitted #merged"),
+    )
 
 
 def _attention(report: SalvageReport) -> Iterable[str]:
@@ -153,7 +161,10 @@ def _row(report: SalvageReport, one: PartitionVerdicts) -> dict[str, Any]:
         "partition": str(one.where),
         "copies": sum(copy.where == one.where for copy in report.copies),
         "cutOff": sum(counts.values()),
-        **{verdict: counts.get(verdict, 0) for verdict in (PRESENT, REPEATED, SUPERSEDED, MISSING)},
+        **{
+            verdict: counts.get(verdict, 0)
+            for verdict in (PRESENT, REPEATED, SUPERSEDED, UNCOMMITTED, MISSING)
+        },
         "missingCommitted": one.missing_committed,
         "merged": None if report.merged is None else report.merged.get(one.where, 0),
         "newestMs": one.newest_ms,

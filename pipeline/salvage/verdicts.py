@@ -17,6 +17,10 @@ and offset: copies of one entry on several brokers are one record.
    record of its key: merging it would bring an old value back. So is one after which a record of its key was
    cut off that is present or was known to be committed: once that one is merged, compaction takes the older
    one from the log, where it must not count as missing.
+6. (transactions) A record of a transaction is missing only if that was committed. What tells is the next
+   marker of its producer, in a copy or in the log; without one, or before an abort, the record is uncommitted
+   and is never merged: nothing says that the rest of its transaction came to be. In the log a record of an
+   aborted transaction is not there for rule 2.
 """
 
 from __future__ import annotations
@@ -26,7 +30,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as sf
 
-from pipeline.salvage.report import MISSING, PRESENT, REPEATED, SUPERSEDED
+from pipeline.salvage.identity import TransactionPart
+from pipeline.salvage.report import MISSING, PRESENT, REPEATED, SUPERSEDED, UNCOMMITTED
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -35,18 +40,22 @@ _ENTRY = ("target", "leader_epoch", "offset")
 _SAME = ("target", "content", "timestamp")
 _LEADER = ("target", "leader_epoch", "content", "timestamp")
 _PRODUCER = ("producer_id", "producer_epoch", "sequence")
+_MARK = (*_ENTRY, "producer_id", "transaction")
 
 
 def hits_of(cut: DataFrame, live: DataFrame) -> DataFrame:
-    """Return the log's records that have the contents and timestamp of a record that was cut off."""
-    return live.join(cut.select(*_SAME).distinct(), list(_SAME), "left_semi").select(
-        *_ENTRY, "content", "timestamp", *_PRODUCER
-    )
+    """Return the log's records that have the contents and timestamp of a record that was cut off, and its
+    markers of transactions."""
+    wanted = cut.select(*_SAME).distinct().withColumn("is_hit", sf.lit(True))
+    found = live.join(wanted, list(_SAME), "left").where(sf.col("is_hit") | _is_marker())
+    return found.select(*_ENTRY, "content", "timestamp", *_PRODUCER, "transaction")
 
 
 def latest_keys_of(live: DataFrame) -> DataFrame:
     """Return target, key, key_epoch: the last leader epoch under which the log got a record of the key.
-    Merged records don't count: they are older than their place."""
+    Merged records don't count: they are older than their place; nor do those of aborted transactions."""
+    markers = live.where(_is_marker()).select(*_MARK)
+    live = _with_outcome(live.where(~_is_marker()), markers).where(_is_not_aborted())
     keyed = live.where(sf.col("key").isNotNull() & ~sf.col("is_marked"))
     return keyed.groupBy("target", "key").agg(sf.max("leader_epoch").alias("key_epoch"))
 
@@ -55,7 +64,13 @@ def verdicts(cut: DataFrame, hits: DataFrame, latest_keys: DataFrame | None = No
     """Return a row for each entry that was cut off: target, copy, leader_epoch, offset, timestamp,
     is_committed (known to a replica that lost it), verdict. `cut`: IDENTITY_SCHEMA; `hits`: hits_of;
     `latest_keys`: for rule 5 (keys)."""
-    judged = _exact(_entries(cut), hits)
+    markers = cut.where(_is_marker()).select(*_MARK).union(hits.where(_is_marker()).select(*_MARK))
+    hits = _with_outcome(hits.where(~_is_marker()), markers)
+    hits = hits.where(_is_not_aborted())
+    judged = _with_outcome(_exact(_entries(cut.where(~_is_marker())), hits), markers)
+    is_uncommitted = (sf.col("transaction") == TransactionPart.RECORD) & ~sf.coalesce(
+        sf.col("outcome") == TransactionPart.COMMIT, sf.lit(False)
+    )
     judged = judged.join(_left_over(judged, hits), list(_LEADER), "left")
     rest = Window.partitionBy(*_LEADER, "is_exact").orderBy("offset")
     lacking = sf.row_number().over(rest) - sf.coalesce(sf.col("left_over"), sf.lit(0))
@@ -68,7 +83,7 @@ def verdicts(cut: DataFrame, hits: DataFrame, latest_keys: DataFrame | None = No
         later = (
             Window.partitionBy("target", "key").orderBy(*_ENTRY[1:]).rowsBetween(1, Window.unboundedFollowing)
         )
-        is_valid = (sf.col("lacking") <= 0) | sf.col("is_committed")
+        is_valid = (sf.col("lacking") <= 0) | (sf.col("is_committed") & ~is_uncommitted)
         has_later = sf.col("key").isNotNull() & sf.coalesce(sf.max(is_valid).over(later), sf.lit(False))
         judged = judged.withColumn("has_later", has_later)
         is_superseded = sf.col("has_later") | sf.coalesce(
@@ -77,6 +92,7 @@ def verdicts(cut: DataFrame, hits: DataFrame, latest_keys: DataFrame | None = No
     verdict = (
         sf.when(sf.col("lacking") <= 0, PRESENT)
         .when(sf.col("turn") > 1, REPEATED)
+        .when(is_uncommitted, UNCOMMITTED)
         .when(is_superseded, SUPERSEDED)
         .otherwise(MISSING)
     )
@@ -98,6 +114,33 @@ def runs_of(judged: DataFrame) -> DataFrame:
         .drop("island")
         .orderBy("target", "leader_epoch", "first_offset")
     )
+
+
+def _is_marker() -> Column:
+    return sf.col("transaction") > TransactionPart.RECORD
+
+
+def _is_not_aborted() -> Column:
+    return sf.coalesce(sf.col("outcome") != TransactionPart.ABORT, sf.lit(True))
+
+
+def _with_outcome(rows: DataFrame, markers: DataFrame) -> DataFrame:
+    """Add `outcome`: the next marker of a transactional record's producer, in the order in which leaders
+    appended; null without one."""
+    records = rows.where(sf.col("transaction") == TransactionPart.RECORD).select(*_MARK).distinct()
+    following = (
+        Window.partitionBy("target", "producer_id")
+        .orderBy("leader_epoch", "offset")
+        .rowsBetween(1, Window.unboundedFollowing)
+    )
+    marker = sf.when(_is_marker(), sf.col("transaction"))
+    told = (
+        records.union(markers.distinct())
+        .withColumn("outcome", sf.first(marker, ignorenulls=True).over(following))
+        .where(~_is_marker())
+        .select(*_ENTRY, "outcome")
+    )
+    return rows.join(told, list(_ENTRY), "left")
 
 
 def _entries(cut: DataFrame) -> DataFrame:

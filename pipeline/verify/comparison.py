@@ -185,7 +185,7 @@ class Comparison:
             first, last = int(run.headers.base_offset[index]), int(run.headers.last_offset[index])
             for broker_id in [EVERY_REPLICA] if is_everywhere else of_whom:
                 self._findings.add(Flaw.CRC_MISMATCH, broker_id, first, last, detail)
-        self._order.take(run.headers, run.at, stop)
+        self._order.take(run.data, run.headers, run.at, stop)
         begin, last_index = run.position, stop - 1
         size = int(run.headers.position[last_index] + run.headers.size_bytes[last_index]) - begin
         self.compared_bytes += size * len(copies)

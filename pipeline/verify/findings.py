@@ -34,6 +34,9 @@ class Flaw(StrEnum):
     SEQUENCE_GAP = "sequence_gap"
     SEQUENCE_REPEATED = "sequence_repeated"
     PRODUCER_EPOCH_GOES_BACK = "producer_epoch_goes_back"
+    COORDINATOR_EPOCH_GOES_BACK = "coordinator_epoch_goes_back"
+    ABORTED_NOT_TOLD = "aborted_not_told"
+    ABORTED_WRONGLY = "aborted_wrongly"
     STALE_REPLICA = "stale_replica"
     UNREADABLE_REPLICA = "unreadable_replica"
     UNKNOWN_LEADER_EPOCH = "unknown_leader_epoch"
@@ -54,6 +57,9 @@ MEANINGS: dict[Flaw, str] = {
     Flaw.SEQUENCE_GAP: "records of an idempotent producer are missing before it",
     Flaw.SEQUENCE_REPEATED: "an idempotent producer's records are there a second time",
     Flaw.PRODUCER_EPOCH_GOES_BACK: "a batch of a producer that a later one of its epochs had fenced",
+    Flaw.COORDINATOR_EPOCH_GOES_BACK: "a transaction's marker of a coordinator that a later one had fenced",
+    Flaw.ABORTED_NOT_TOLD: "readers of committed records are given records of an aborted transaction",
+    Flaw.ABORTED_WRONGLY: "readers of committed records are not given records that were not aborted",
     Flaw.STALE_REPLICA: "the replica ends before what is committed, and does not catch up",
     Flaw.UNREADABLE_REPLICA: "the replica could not be read to the end",
     Flaw.UNKNOWN_LEADER_EPOCH: "a leader epoch that the audit has no election for",

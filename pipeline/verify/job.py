@@ -43,8 +43,9 @@ SLOTS_UNKNOWN = 8
 DESCRIPTION = """\
 Reads each partition from all of its replicas at once and compares them, byte by byte, up to what is
 committed: each replica as its broker serves it, in sync or not. Checks on the way that stored CRCs are those
-of the bytes, that offsets have no gap and do not go back, that leader epochs never do, and that no idempotent
-producer's record is missing or there twice. Compacted topics have gaps: there replicas are compared that have
+of the bytes, that offsets have no gap and do not go back, that leader epochs never do, that no idempotent
+producer's record is missing or there twice, and that each replica's index of aborted transactions says what
+the log holds. Compacted topics have gaps: there replicas are compared that have
 applied the same rounds of compaction, and the others are named. --landed also counts what was landed against
 the log, and --audit holds the log's leader epochs against the elections that the controller's audit knows.
 

@@ -17,6 +17,7 @@ from pipeline.records.headers import BatchHeaders
 from pipeline.records.varints import Int64s
 from pipeline.verify.findings import EVERY_REPLICA, Findings, Flaw
 from pipeline.verify.sequences import EXPIRY_MS_DEFAULT, ProducerSequences
+from pipeline.verify.transactions import RangeTransactions
 
 HELD_MAX = 100_000
 """Stretches kept of one range. Only a compacted log with many holes has more."""
@@ -65,6 +66,7 @@ class LogOrder:
         self._findings = findings
         self._rules = rules
         self.sequences = ProducerSequences(expiry_ms=rules.expiry_ms)
+        self.transactions = RangeTransactions()
         self.first_offset = -1
         """Base offset of the first batch; -1: none came."""
         self.next_offset = -1
@@ -79,8 +81,9 @@ class LogOrder:
         self.held: list[Held] = []
         self.held_left_out = 0
 
-    def take(self, headers: BatchHeaders, start: int, stop: int) -> None:
-        """Take batches `start` to `stop` (exclusive), which ascend and begin at or after the last one."""
+    def take(self, data: memoryview, headers: BatchHeaders, start: int, stop: int) -> None:
+        """Take batches `start` to `stop` (exclusive) of `data`, which ascend and begin at or after the last
+        one."""
         rows = slice(start, stop)
         base, last = headers.base_offset[rows], headers.last_offset[rows]
         if self.first_offset < 0:
@@ -91,6 +94,8 @@ class LogOrder:
             for misfit in self.sequences.follow(headers, start, stop):
                 batch = misfit.batch
                 self._add(misfit.kind, batch.base_offset, batch.last_offset, misfit.detail)
+        for wrong in self.transactions.follow(data, headers, start, stop):
+            self._add(wrong.kind, wrong.offset, wrong.offset, wrong.detail)
         is_control = headers.is_control[rows]
         count = np.where(is_control, 0, headers.record_count[rows].astype(np.int64))
         self._note_epochs(headers, start, stop, count)

@@ -35,6 +35,7 @@ from pipeline.verify.planning import RangeTask
 from pipeline.verify.replica_stream import End, ReplicaStream, Wanted
 from pipeline.verify.report import RangeReport, ReplicaReport
 from pipeline.verify.sequences import EXPIRY_MS_DEFAULT
+from pipeline.verify.transactions import differences
 from springtide.wire.apis import ApiKey
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch_request import DEBUGGING_CONSUMER_ID, FetchPartition
@@ -179,16 +180,58 @@ class RangeReader:
         try:
             while any(stream.end is None for stream in self._streams.values()):
                 self._turn()
+            for comparison in set(self._comparisons.values()):
+                comparison.run()
+            self._check_indexes()
         finally:
             held, self._connections = self._connections, {}
             for connection in held.values():
                 self._pool.give_back(connection, self._options.client)
-        for comparison in set(self._comparisons.values()):
-            comparison.run()
         self._tell_of_replicas()
         return self._report(
             cpu_ms=(time.thread_time_ns() - cpu_ns) / 1e6, wall_ms=(time.monotonic_ns() - wall_ns) / 1e6
         )
+
+    def _check_indexes(self) -> None:
+        """Hold what each whole replica says of aborted transactions against the log. In a compacted one their
+        first records may be gone."""
+        assert self._order is not None
+        if self._task.is_compacted:
+            return
+        transactions, task = self._order.transactions, self._task
+        for broker_id, stream in self._streams.items():
+            if stream.end is not End.WHOLE or self._comparisons[broker_id] is not self._with_leader:
+                continue
+            for span in transactions.aborted:
+                told = self._told_aborted(broker_id, span.first_offset)
+                if told is None:  # its broker has gone, or it is no replica any more: nothing is proven
+                    break
+                known = () if transactions.left_out else transactions.aborted
+                start_offset = task.start_offset if known else task.end_offset
+                for wrong in differences(span, told, known, start_offset=start_offset):
+                    self._findings.add(
+                        wrong.kind, broker_id, wrong.offset, wrong.offset, wrong.detail, batches=0
+                    )
+
+    def _told_aborted(self, broker_id: int, offset: int) -> tuple[tuple[int, int], ...] | None:
+        """Return (producer id, first offset) of the aborted transactions that a broker tells a reader of
+        committed records with the batch at `offset`; None without an answer."""
+        where = FetchPartition(*self._where, fetch_offset=offset, max_bytes=1)
+        request = fetch_request(
+            [where], max_wait_ms=0, max_bytes=1, isolation_level=1, replica_id=DEBUGGING_CONSUMER_ID
+        )
+        try:
+            connection = self._connection_to(broker_id)
+            connection.send(ApiKey.FETCH, request)
+            frame, position = connection.receive(broker_wait_ms=0)
+            answer = self._partition_of(parse_fetched(frame, position).partitions)
+        except ConnectionLost:
+            return None
+        return None if answer.error is not ErrorCode.NONE else tuple(answer.aborted or ())
+
+    @property
+    def _with_leader(self) -> Comparison:
+        return self._comparisons[self._task.replicas[0]]
 
     def _turn(self) -> None:
         self._ask()
@@ -352,7 +395,6 @@ class RangeReader:
     def _report(self, *, cpu_ms: float, wall_ms: float) -> RangeReport:
         task, order = self._task, self._order
         assert order is not None, "a range is read from some replica"
-        with_leader = self._comparisons[task.replicas[0]]
         return RangeReport(
             topic=task.topic,
             partition=task.partition,
@@ -374,7 +416,7 @@ class RangeReader:
                     end=_ended(stream),
                     detail=stream.reason,
                     round=self._rounds.get(broker_id),
-                    is_apart=self._comparisons[broker_id] is not with_leader,
+                    is_apart=self._comparisons[broker_id] is not self._with_leader,
                 )
                 for broker_id, stream in self._streams.items()
             ),

@@ -26,6 +26,7 @@ from springtide.contract.errors import ControllerAnswer, ControllerError
 from springtide.contract.holdings import Holdings, SetAsideLog
 from springtide.contract.partition_state import LeaderRecovery, PartitionState
 from springtide.contract.session import Witness
+from springtide.contract.transactions import OpenTransactions
 
 #: Elections that a replica tells of with its log end: enough to find where two logs part.
 LOG_EPOCHS_MAX: Final = 64
@@ -70,7 +71,8 @@ class PartitionLag(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Informational: shown to operators and used to judge preferred elections, never to decide durability.
 
     bytes_in, bytes_out: from producers and to consumers, since this leader's process has the partition; -1:
-        not reported, by a broker of an older release."""
+        not reported, by a broker of an older release.
+    transactions: None: none is open."""
 
     topic_id: str
     partition: int
@@ -82,6 +84,7 @@ class PartitionLag(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     followers: tuple[FollowerLag, ...] = ()
     bytes_in: int = -1
     bytes_out: int = -1
+    transactions: OpenTransactions | None = None
 
 
 class ProblemCode(StrEnum):

@@ -60,6 +60,12 @@ class WriterId(msgspec.Struct, frozen=True, order=True):
     producer_epoch: int = 0
 
 
+def coordinator_epoch(writer: WriterId) -> int:
+    """Return the opening as an int32, which transaction markers carry: the partition epoch that named the
+    writer, so it rises with each opening and never repeats. Partitions refuse a marker with a lower one."""
+    return writer.producer_id - WRITER_IDS.start
+
+
 class Shard(msgspec.Struct, frozen=True, kw_only=True):
     """A partition of a coordinator topic: the log of one shard of the coordinators' state.
 

@@ -22,6 +22,7 @@ from springtide.contract.errors import ControllerAnswer
 from springtide.contract.groups import GroupNews
 from springtide.contract.missing_topics import MissingTopic
 from springtide.contract.preflight import PreflightTarget
+from springtide.contract.transactions import Suspect, TransactionNews
 from springtide.contract.words import WireWord
 from springtide.levels import UNTOLD, Level, LevelRange
 
@@ -236,6 +237,10 @@ class HeartbeatRequest(msgspec.Struct, frozen=True, kw_only=True):
     disk: DiskSpace | None = None
     #: Of a coordinator. None: nothing new, and no trouble.
     groups: GroupNews | None = None
+    #: Of a coordinator. None: none lingers, and nothing was asked.
+    transactions: TransactionNews | None = None
+    #: A client has asked who coordinates its transactions, and their topic is not there.
+    wants_transactions: bool = False
     #: When the first certificate of its listeners ends, Unix time; -1: they have none.
     certificate_ends_ms: int = -1
     #: All that there are now, at most MISSING_TOLD_MAX.
@@ -272,3 +277,5 @@ class HeartbeatResponse(ControllerAnswer, frozen=True, kw_only=True):
     has_gone_back: bool = False
     #: Of a few other brokers, for the next controller.
     others: tuple[Heard, ...] = ()
+    #: To a coordinator: transactions of which the controller asks whether it has them.
+    suspects: tuple[Suspect, ...] = ()

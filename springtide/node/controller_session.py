@@ -39,6 +39,7 @@ from springtide.contract.session import (
     RegisterResponse,
     Witness,
 )
+from springtide.contract.transactions import TransactionNews
 from springtide.contract.updates import ApplyFailure, UpdateBatch
 from springtide.levels import Level
 from springtide.node.clock import BrokerClock, last_beat, ms_to_beat
@@ -92,9 +93,10 @@ class HeartbeatListener(Protocol):
 
 class ControllerSession:
     """identity: a registration as of this process's start. reports, offline_log_dir_ids, log_dir_failure,
-    keeps_its_logs, on_went_back, disk_space: of a broker, about what it stores. level, groups: of a
-    coordinator, the shards that it is level with, and what is new of its groups. missing_topics: that its
-    clients ask for. load: of the process. listener: hears of acknowledged heartbeats."""
+    keeps_its_logs, on_went_back, disk_space: of a broker, about what it stores. level, groups, transactions:
+    of a coordinator, the shards that it is level with, and what is new of its groups and transactions.
+    missing_topics, wants_transactions: what its clients ask for. load: of the process. listener: hears of
+    acknowledged heartbeats."""
 
     def __init__(
         self,
@@ -117,7 +119,9 @@ class ControllerSession:
         listener: HeartbeatListener | None = None,
         level: Callable[[], tuple[LevelShards, ...]] = tuple,
         groups: Callable[[], GroupNews | None] = lambda: None,
+        transactions: Callable[[], TransactionNews | None] = lambda: None,
         missing_topics: Callable[[], tuple[MissingTopic, ...]] = tuple,
+        wants_transactions: Callable[[], bool] = bool,
         load: Callable[[], ProcessLoad | None] = lambda: None,
     ) -> None:
         self._listener = listener
@@ -138,7 +142,9 @@ class ControllerSession:
         self._has_ended = trio.Event()
         self._level = level
         self._groups = groups
+        self._transactions = transactions
         self._missing_topics = missing_topics
+        self._wants_transactions = wants_transactions
         self._load = load
         self._wake_report = trio.Event()
         self._wake_heartbeat = trio.Event()
@@ -294,8 +300,10 @@ class ControllerSession:
                 disk=self._disk_space(),
                 level=self._level(),
                 groups=self._groups(),
+                transactions=self._transactions(),
                 certificate_ends_ms=self._certificate_ends_ms(),
                 missing_topics=self._missing_topics(),
+                wants_transactions=self._wants_transactions(),
                 load=self._load(),
             )
             try:

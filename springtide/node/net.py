@@ -209,7 +209,12 @@ class SocketListener:
         self._socket.listen(LISTEN_BACKLOG)
 
     async def accept(self) -> SocketChannel:
-        accepted, remote = await self._socket.accept()
+        try:
+            accepted, remote = await self._socket.accept()
+        except OSError as error:
+            if self._socket.fileno() >= 0:
+                raise
+            raise trio.ClosedResourceError("closed when a connection had just come") from error
         with suppress(OSError):
             if accepted.getsockname()[0] != remote[0]:
                 accepted.setsockopt(*_CONGESTION_CONTROL, self._congestion_control)

@@ -71,6 +71,7 @@ class SessionParts(TypedDict):
     clock: BrokerClock
     rng: random.Random
     missing_topics: Callable[[], tuple[MissingTopic, ...]]
+    wants_transactions: Callable[[], bool]
     load: Callable[[], ProcessLoad]
     certificate_ends_ms: Callable[[], int]
 
@@ -188,6 +189,7 @@ class ServingNode:
             clock=self.clock,
             rng=self.ports.rng,
             missing_topics=context.told_missing,
+            wants_transactions=context.wants_transactions,
             load=self.load,
             certificate_ends_ms=self.listeners.certificate_ends_ms,
         )

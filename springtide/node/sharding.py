@@ -1,4 +1,5 @@
-"""The shard that a name belongs to, by Kafka's rule: tools compute the partition of a group alike."""
+"""The shard that a name belongs to, by Kafka's rule: tools compute the partition of a group alike, and of a
+transactional id."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import struct
 from collections.abc import Iterable
 
 GROUPS_TOPIC = "__consumer_offsets"
+TRANSACTIONS_TOPIC = "__transaction_state"
 
 HASHED_CHARS_MAX = 4_000_000
 """Characters in the names of one request. They take a third of a second; a request has room for 25 times as
@@ -21,9 +23,9 @@ def may_be_hashed(names: Iterable[str]) -> bool:
 
 
 def shard_of(name: str, shards: int) -> int:
-    """Return the partition of GROUPS_TOPIC (`__transaction_state`) that holds a group (a transactional
-    id): the absolute value of Java's hash of the name, modulo the partitions. The hash that has
-    no absolute value in 32 bits, -2^31, counts as 0."""
+    """Return the partition of GROUPS_TOPIC (TRANSACTIONS_TOPIC) that holds a group (a transactional id): the
+    absolute value of Java's hash of the name, modulo the partitions. The hash that has no absolute value in
+    32 bits, -2^31, counts as 0."""
     hashed = java_hash(name)
     return 0 if hashed == -(1 << (_INT_BITS - 1)) else abs(hashed) % shards
 

@@ -18,8 +18,9 @@ converted; they equal the bounds of Kafka 4 (KIP-896), which every client of the
   earlier versions were dropped by KIP-896.
 - SaslHandshake: v0, after which tokens come without frames, is listed and refused with UNSUPPORTED_VERSION.
 - InitProducerId: v6 is not stable in Kafka 4.3, whose brokers do not list it either.
-- Metadata, FindCoordinator, ApiVersions, InitProducerId, the other APIs of groups and of administrators: all
-  versions.
+- WriteTxnMarkers: v0 was dropped by KIP-896.
+- Metadata, FindCoordinator, ApiVersions, InitProducerId, the other APIs of groups, of transactions and of
+  administrators: all versions.
 
 Brokers hold no groups and coordinators no records, but clients take the versions of one node for those of
 all: so each lists the same, and refuses what is the other's. Of groups there is the classic protocol.
@@ -34,7 +35,7 @@ from typing import NamedTuple
 
 from .errors import ErrorCode
 
-NEXT_RELEASE = "0.2.0"
+NEXT_RELEASE = "0.3.0"
 TOO_OLD_ERROR = ErrorCode.UNSUPPORTED_VERSION
 """A partition's error in the answer to a Produce request of a version that is advertised but not served."""
 
@@ -62,6 +63,11 @@ class ApiKey(IntEnum):
     DELETE_RECORDS = 21
     INIT_PRODUCER_ID = 22
     OFFSET_FOR_LEADER_EPOCH = 23
+    ADD_PARTITIONS_TO_TXN = 24
+    ADD_OFFSETS_TO_TXN = 25
+    END_TXN = 26
+    WRITE_TXN_MARKERS = 27
+    TXN_OFFSET_COMMIT = 28
     DESCRIBE_ACLS = 29
     CREATE_ACLS = 30
     DELETE_ACLS = 31
@@ -83,6 +89,8 @@ class ApiKey(IntEnum):
     UPDATE_FEATURES = 57
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
+    DESCRIBE_TRANSACTIONS = 65
+    LIST_TRANSACTIONS = 66
     CONSUMER_GROUP_HEARTBEAT = 68
     DESCRIBE_TOPIC_PARTITIONS = 75
 
@@ -110,64 +118,65 @@ class ApiSpec(NamedTuple):
 APIS: dict[int, ApiSpec] = {
     spec.api_key: spec
     for spec in (
-        ApiSpec(ApiKey.PRODUCE, 0, 13, flexible_since=9, served_since=3, release=NEXT_RELEASE),
-        ApiSpec(ApiKey.FETCH, 4, 18, flexible_since=12, served_since=4, release=NEXT_RELEASE),
-        ApiSpec(ApiKey.LIST_OFFSETS, 0, 11, flexible_since=6, served_since=0, release=NEXT_RELEASE),
-        ApiSpec(ApiKey.METADATA, 0, 13, flexible_since=9, served_since=0, release=NEXT_RELEASE),
-        ApiSpec(ApiKey.OFFSET_COMMIT, 2, 10, flexible_since=8, served_since=2, release=NEXT_RELEASE),
-        ApiSpec(ApiKey.OFFSET_FETCH, 1, 10, flexible_since=6, served_since=1, release=NEXT_RELEASE),
+        ApiSpec(ApiKey.PRODUCE, 0, 13, flexible_since=9, served_since=3, release="0.2.0"),
+        ApiSpec(ApiKey.FETCH, 4, 18, flexible_since=12, served_since=4, release="0.2.0"),
+        ApiSpec(ApiKey.LIST_OFFSETS, 0, 11, flexible_since=6, served_since=0, release="0.2.0"),
+        ApiSpec(ApiKey.METADATA, 0, 13, flexible_since=9, served_since=0, release="0.2.0"),
+        ApiSpec(ApiKey.OFFSET_COMMIT, 2, 10, flexible_since=8, served_since=2, release="0.2.0"),
+        ApiSpec(ApiKey.OFFSET_FETCH, 1, 10, flexible_since=6, served_since=1, release="0.2.0"),
         ApiSpec(ApiKey.FIND_COORDINATOR, 0, 6, flexible_since=3, served_since=0),
-        ApiSpec(ApiKey.JOIN_GROUP, 0, 9, flexible_since=6, served_since=0, release=NEXT_RELEASE),
-        ApiSpec(ApiKey.HEARTBEAT, 0, 4, flexible_since=4, served_since=0, release=NEXT_RELEASE),
-        ApiSpec(ApiKey.LEAVE_GROUP, 0, 5, flexible_since=4, served_since=0, release=NEXT_RELEASE),
-        ApiSpec(ApiKey.SYNC_GROUP, 0, 5, flexible_since=4, served_since=0, release=NEXT_RELEASE),
-        ApiSpec(ApiKey.DESCRIBE_GROUPS, 0, 6, flexible_since=5, served_since=0, release=NEXT_RELEASE),
-        ApiSpec(ApiKey.LIST_GROUPS, 0, 5, flexible_since=3, served_since=0, release=NEXT_RELEASE),
-        ApiSpec(ApiKey.SASL_HANDSHAKE, 0, 1, flexible_since=2, served_since=0, release=NEXT_RELEASE),
+        ApiSpec(ApiKey.JOIN_GROUP, 0, 9, flexible_since=6, served_since=0, release="0.2.0"),
+        ApiSpec(ApiKey.HEARTBEAT, 0, 4, flexible_since=4, served_since=0, release="0.2.0"),
+        ApiSpec(ApiKey.LEAVE_GROUP, 0, 5, flexible_since=4, served_since=0, release="0.2.0"),
+        ApiSpec(ApiKey.SYNC_GROUP, 0, 5, flexible_since=4, served_since=0, release="0.2.0"),
+        ApiSpec(ApiKey.DESCRIBE_GROUPS, 0, 6, flexible_since=5, served_since=0, release="0.2.0"),
+        ApiSpec(ApiKey.LIST_GROUPS, 0, 5, flexible_since=3, served_since=0, release="0.2.0"),
+        ApiSpec(ApiKey.SASL_HANDSHAKE, 0, 1, flexible_since=2, served_since=0, release="0.2.0"),
         ApiSpec(ApiKey.API_VERSIONS, 0, 4, flexible_since=3, served_since=0),
         ApiSpec(ApiKey.CREATE_TOPICS, 2, 7, flexible_since=5, served_since=2),
         ApiSpec(ApiKey.DELETE_TOPICS, 1, 6, flexible_since=4, served_since=1),
-        ApiSpec(ApiKey.DELETE_RECORDS, 0, 2, flexible_since=2, served_since=0, release=NEXT_RELEASE),
+        ApiSpec(ApiKey.DELETE_RECORDS, 0, 2, flexible_since=2, served_since=0, release="0.2.0"),
         ApiSpec(ApiKey.INIT_PRODUCER_ID, 0, 5, flexible_since=2, served_since=0),
         ApiSpec(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4, flexible_since=4, served_since=2),
-        ApiSpec(ApiKey.DESCRIBE_ACLS, 1, 3, flexible_since=2, served_since=1, release=NEXT_RELEASE),
-        ApiSpec(ApiKey.CREATE_ACLS, 1, 3, flexible_since=2, served_since=1, release=NEXT_RELEASE),
-        ApiSpec(ApiKey.DELETE_ACLS, 1, 3, flexible_since=2, served_since=1, release=NEXT_RELEASE),
+        ApiSpec(ApiKey.ADD_PARTITIONS_TO_TXN, 0, 5, flexible_since=3, served_since=0, release=NEXT_RELEASE),
+        ApiSpec(ApiKey.ADD_OFFSETS_TO_TXN, 0, 4, flexible_since=3, served_since=0, release=NEXT_RELEASE),
+        ApiSpec(ApiKey.END_TXN, 0, 5, flexible_since=3, served_since=0, release=NEXT_RELEASE),
+        ApiSpec(ApiKey.WRITE_TXN_MARKERS, 1, 2, flexible_since=1, served_since=1, release=NEXT_RELEASE),
+        ApiSpec(ApiKey.TXN_OFFSET_COMMIT, 0, 5, flexible_since=3, served_since=0, release=NEXT_RELEASE),
+        ApiSpec(ApiKey.DESCRIBE_ACLS, 1, 3, flexible_since=2, served_since=1, release="0.2.0"),
+        ApiSpec(ApiKey.CREATE_ACLS, 1, 3, flexible_since=2, served_since=1, release="0.2.0"),
+        ApiSpec(ApiKey.DELETE_ACLS, 1, 3, flexible_since=2, served_since=1, release="0.2.0"),
         ApiSpec(ApiKey.DESCRIBE_CONFIGS, 1, 4, flexible_since=4, served_since=1),
-        ApiSpec(ApiKey.ALTER_CONFIGS, 0, 2, flexible_since=2, served_since=0, release=NEXT_RELEASE),
-        ApiSpec(ApiKey.DESCRIBE_LOG_DIRS, 1, 5, flexible_since=2, served_since=1, release=NEXT_RELEASE),
-        ApiSpec(ApiKey.SASL_AUTHENTICATE, 0, 2, flexible_since=2, served_since=0, release=NEXT_RELEASE),
+        ApiSpec(ApiKey.ALTER_CONFIGS, 0, 2, flexible_since=2, served_since=0, release="0.2.0"),
+        ApiSpec(ApiKey.DESCRIBE_LOG_DIRS, 1, 5, flexible_since=2, served_since=1, release="0.2.0"),
+        ApiSpec(ApiKey.SASL_AUTHENTICATE, 0, 2, flexible_since=2, served_since=0, release="0.2.0"),
         ApiSpec(ApiKey.CREATE_PARTITIONS, 0, 3, flexible_since=2, served_since=0),
-        ApiSpec(ApiKey.DELETE_GROUPS, 0, 2, flexible_since=2, served_since=0, release=NEXT_RELEASE),
+        ApiSpec(ApiKey.DELETE_GROUPS, 0, 2, flexible_since=2, served_since=0, release="0.2.0"),
         ApiSpec(ApiKey.ELECT_LEADERS, 0, 2, flexible_since=2, served_since=0),
         ApiSpec(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, flexible_since=1, served_since=0),
         ApiSpec(
-            ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, 1, flexible_since=0, served_since=0, release=NEXT_RELEASE
+            ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, 1, flexible_since=0, served_since=0, release="0.2.0"
         ),
         ApiSpec(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, 0, flexible_since=0, served_since=0),
-        ApiSpec(ApiKey.OFFSET_DELETE, 0, 0, flexible_since=1, served_since=0, release=NEXT_RELEASE),
-        ApiSpec(ApiKey.DESCRIBE_CLIENT_QUOTAS, 0, 1, flexible_since=1, served_since=0, release=NEXT_RELEASE),
-        ApiSpec(ApiKey.ALTER_CLIENT_QUOTAS, 0, 1, flexible_since=1, served_since=0, release=NEXT_RELEASE),
+        ApiSpec(ApiKey.OFFSET_DELETE, 0, 0, flexible_since=1, served_since=0, release="0.2.0"),
+        ApiSpec(ApiKey.DESCRIBE_CLIENT_QUOTAS, 0, 1, flexible_since=1, served_since=0, release="0.2.0"),
+        ApiSpec(ApiKey.ALTER_CLIENT_QUOTAS, 0, 1, flexible_since=1, served_since=0, release="0.2.0"),
         ApiSpec(
             ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
             0,
             0,
             flexible_since=0,
             served_since=0,
-            release=NEXT_RELEASE,
+            release="0.2.0",
         ),
-        ApiSpec(
-            ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, 0, flexible_since=0, served_since=0, release=NEXT_RELEASE
-        ),
-        ApiSpec(ApiKey.UPDATE_FEATURES, 0, 2, flexible_since=0, served_since=0, release=NEXT_RELEASE),
-        ApiSpec(ApiKey.DESCRIBE_CLUSTER, 0, 2, flexible_since=0, served_since=0, release=NEXT_RELEASE),
+        ApiSpec(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, 0, flexible_since=0, served_since=0, release="0.2.0"),
+        ApiSpec(ApiKey.UPDATE_FEATURES, 0, 2, flexible_since=0, served_since=0, release="0.2.0"),
+        ApiSpec(ApiKey.DESCRIBE_CLUSTER, 0, 2, flexible_since=0, served_since=0, release="0.2.0"),
         ApiSpec(ApiKey.DESCRIBE_PRODUCERS, 0, 0, flexible_since=0, served_since=0),
-        ApiSpec(
-            ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, flexible_since=0, served_since=0, release=NEXT_RELEASE
-        ),
-        ApiSpec(
-            ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, flexible_since=0, served_since=0, release=NEXT_RELEASE
-        ),
+        ApiSpec(ApiKey.DESCRIBE_TRANSACTIONS, 0, 0, flexible_since=0, served_since=0, release=NEXT_RELEASE),
+        ApiSpec(ApiKey.LIST_TRANSACTIONS, 0, 2, flexible_since=0, served_since=0, release=NEXT_RELEASE),
+        ApiSpec(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, flexible_since=0, served_since=0, release="0.2.0"),
+        ApiSpec(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, flexible_since=0, served_since=0, release="0.2.0"),
     )
 }
 """In the order in which clients are told them."""

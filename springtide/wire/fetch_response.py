@@ -133,7 +133,9 @@ class FetchedPartition(NamedTuple):
     preferred_read_replica: int = -1
     diverging_epoch: EpochEnd | None = None
     current_leader: CurrentLeader | None = None
-    aborted: tuple[AbortedTransaction, ...] = ()
+    #: Under read_committed: of the transactions whose records are among these, in order of their first
+    #: offsets. None: not asked for.
+    aborted: tuple[AbortedTransaction, ...] | None = None
     compacted: Compacted | None = None
     applied_round: AppliedRound | None = None
     #: Our own tag for followers that ask: what the leader knows of producers (core/producer_state.py).
@@ -177,9 +179,8 @@ def encode_fetch_response(
 ) -> list[Chunk]:
     """Return the body as chunks; the record chunks are those of `partitions`, untouched.
 
-    Partitions of one topic that follow one another share a topic entry, as in Kafka. Aborted transactions
-    are written as null: brokers here have no transactions. A hint (diverging epoch, current leader) that the
-    version lacks is left out.
+    Partitions of one topic that follow one another share a topic entry, as in Kafka. A hint (diverging
+    epoch, current leader) that the version lacks is left out.
     """
     is_flexible = api_version >= FLEXIBLE_SINCE
     chunks: list[Chunk] = []
@@ -210,7 +211,13 @@ def _write_partition(
     partition, error_code = data.partition, data.error_code
     high_watermark, stable, log_start = data.high_watermark, data.last_stable_offset, data.log_start_offset
     records_bytes = sum(map(len, data.records))
-    if api_version >= FLEXIBLE_SINCE:
+    if data.aborted is not None:
+        _write_answer_with_aborted(out, data, data.aborted, api_version)
+        if api_version >= FLEXIBLE_SINCE:
+            write_uvarint(out, records_bytes + 1)
+        else:
+            out += _INT32.pack(records_bytes)
+    elif api_version >= FLEXIBLE_SINCE:
         replica = data.preferred_read_replica
         out += _ANSWER_V12.pack(partition, error_code, high_watermark, stable, log_start, 0, replica)
         write_uvarint(out, records_bytes + 1)
@@ -230,6 +237,27 @@ def _write_partition(
     if api_version >= FLEXIBLE_SINCE:
         _write_partition_tags(out, data)
     return out
+
+
+def _write_answer_with_aborted(
+    out: bytearray, data: FetchedPartition, aborted: Sequence[AbortedTransaction], api_version: int
+) -> None:
+    """Append the fields of a partition up to its records, with an array of aborted transactions."""
+    is_flexible = api_version >= FLEXIBLE_SINCE
+    stable = data.last_stable_offset
+    if api_version >= LOG_START_OFFSET_SINCE:
+        out += _FIELDS_V5.pack(
+            data.partition, data.error_code, data.high_watermark, stable, data.log_start_offset
+        )
+    else:
+        out += _FIELDS_V4.pack(data.partition, data.error_code, data.high_watermark, stable)
+    write_count(out, len(aborted), is_flexible=is_flexible)
+    for one in aborted:
+        out += _ABORTED.pack(*one)
+        if is_flexible:
+            out.append(0)
+    if api_version >= RACK_SINCE:
+        out += _INT32.pack(data.preferred_read_replica)
 
 
 def _write_partition_tags(out: bytearray, data: FetchedPartition) -> None:
@@ -265,15 +293,13 @@ def encode_fetch_frame(
     session_id: int,
     topic_id: bytes,
     partition: int,
-    high_watermark: int,
-    log_start_offset: int,
+    offsets: tuple[int, int, int],
     records: Sequence[Chunk],
     records_bytes: int,
 ) -> list[Chunk]:
-    """Return a whole answer about one partition without an error, for versions that name topics by id.
-
-    The last stable offset is the high watermark, because there are no transactions.
-    """
+    """Return a whole answer about one partition without an error, for versions that name topics by id, whose
+    reader has not asked which transactions were aborted. offsets: the high watermark, the last stable offset,
+    the log's start."""
     length = uvarint_bytes(records_bytes + 1)
     head = (
         _INT32.pack(_USUAL.size + len(length) + records_bytes + len(_USUAL_TAIL))
@@ -288,9 +314,7 @@ def encode_fetch_frame(
             _ONE,
             partition,
             0,
-            high_watermark,
-            high_watermark,
-            log_start_offset,
+            *offsets,
             _NULL,
             -1,
         )
@@ -340,9 +364,9 @@ def _read_partition(reader: Reader, topic: Topic, api_version: int) -> FetchedPa
         partition, error_code, high_watermark, stable, log_start = reader.fixed(_FIELDS_V5)
     else:
         partition, error_code, high_watermark, stable = reader.fixed(_FIELDS_V4)
-    aborted: tuple[AbortedTransaction, ...] = ()
+    aborted: tuple[AbortedTransaction, ...] | None = None
     count = reader.array_count(is_flexible=is_flexible, element_bytes_min=_ABORTED.size + is_flexible)
-    if count > 0:
+    if count >= 0:
         aborted = tuple(_read_aborted(reader, is_flexible=is_flexible) for _ in range(count))
     preferred_read_replica = reader.int32() if api_version >= RACK_SINCE else -1
     records = reader.nullable_view(is_flexible=is_flexible)

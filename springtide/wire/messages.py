@@ -770,6 +770,161 @@ class OffsetForLeaderEpochResponse(ResponseMessage, frozen=True, kw_only=True):
     topics: tuple[OffsetForLeaderEpochOffsetForLeaderTopicResult, ...] = ()
 
 
+class AddPartitionsToTxnTopic(MessagePart, frozen=True, kw_only=True):
+    name: String = ""
+    partitions: tuple[Int32, ...] = ()
+
+
+class AddPartitionsToTxnTransaction(MessagePart, frozen=True, kw_only=True):
+    transactional_id: String = ""
+    producer_id: Int64 = 0
+    producer_epoch: Int16 = 0
+    verify_only: Bool = False
+    topics: tuple[AddPartitionsToTxnTopic, ...] = ()
+
+
+class AddPartitionsToTxnRequest(RequestMessage, frozen=True, kw_only=True):
+    API: ClassVar[ApiKey] = ApiKey.ADD_PARTITIONS_TO_TXN
+    v3_and_below_transactional_id: Annotated[String, In(until=3)] = ""
+    v3_and_below_producer_id: Annotated[Int64, In(until=3)] = 0
+    v3_and_below_producer_epoch: Annotated[Int16, In(until=3)] = 0
+    v3_and_below_topics: Annotated[tuple[AddPartitionsToTxnTopic, ...], In(until=3)] = ()
+    transactions: Annotated[tuple[AddPartitionsToTxnTransaction, ...], In(4)] = ()
+
+
+class AddPartitionsToTxnPartitionResult(MessagePart, frozen=True, kw_only=True):
+    partition_index: Int32 = 0
+    partition_error_code: Error = ErrorCode.NONE
+
+
+class AddPartitionsToTxnTopicResult(MessagePart, frozen=True, kw_only=True):
+    name: String = ""
+    results_by_partition: tuple[AddPartitionsToTxnPartitionResult, ...] = ()
+
+
+class AddPartitionsToTxnResult(MessagePart, frozen=True, kw_only=True):
+    transactional_id: String = ""
+    topic_results: tuple[AddPartitionsToTxnTopicResult, ...] = ()
+
+
+class AddPartitionsToTxnResponse(ResponseMessage, frozen=True, kw_only=True):
+    API: ClassVar[ApiKey] = ApiKey.ADD_PARTITIONS_TO_TXN
+    throttle_time_ms: Int32 = 0
+    results_by_topic_v3_and_below: Annotated[tuple[AddPartitionsToTxnTopicResult, ...], In(until=3)] = ()
+    error_code: Annotated[Error, In(4)] = ErrorCode.NONE
+    results_by_transaction: Annotated[tuple[AddPartitionsToTxnResult, ...], In(4)] = ()
+
+
+class AddOffsetsToTxnRequest(RequestMessage, frozen=True, kw_only=True):
+    API: ClassVar[ApiKey] = ApiKey.ADD_OFFSETS_TO_TXN
+    transactional_id: String = ""
+    producer_id: Int64 = 0
+    producer_epoch: Int16 = 0
+    group_id: String = ""
+
+
+class AddOffsetsToTxnResponse(ResponseMessage, frozen=True, kw_only=True):
+    API: ClassVar[ApiKey] = ApiKey.ADD_OFFSETS_TO_TXN
+    throttle_time_ms: Int32 = 0
+    error_code: Error = ErrorCode.NONE
+
+
+class EndTxnRequest(RequestMessage, frozen=True, kw_only=True):
+    API: ClassVar[ApiKey] = ApiKey.END_TXN
+    transactional_id: String = ""
+    producer_id: Int64 = 0
+    producer_epoch: Int16 = 0
+    committed: Bool = False
+
+
+class EndTxnResponse(ResponseMessage, frozen=True, kw_only=True):
+    API: ClassVar[ApiKey] = ApiKey.END_TXN
+    throttle_time_ms: Int32 = 0
+    error_code: Error = ErrorCode.NONE
+    producer_id: Annotated[Int64, In(5)] = -1
+    producer_epoch: Annotated[Int16, In(5)] = -1
+
+
+class WriteTxnMarkersWritableTxnMarkerTopic(MessagePart, frozen=True, kw_only=True):
+    name: String = ""
+    partition_indexes: tuple[Int32, ...] = ()
+
+
+class WriteTxnMarkersWritableTxnMarker(MessagePart, frozen=True, kw_only=True):
+    producer_id: Int64 = 0
+    producer_epoch: Int16 = 0
+    transaction_result: Bool = False
+    topics: tuple[WriteTxnMarkersWritableTxnMarkerTopic, ...] = ()
+    coordinator_epoch: Int32 = 0
+    transaction_version: Annotated[Int8, In(2)] = 0
+    attempt: Annotated[Int64, In(1, tag=10_000)] = -1
+
+
+class WriteTxnMarkersRequest(RequestMessage, frozen=True, kw_only=True):
+    API: ClassVar[ApiKey] = ApiKey.WRITE_TXN_MARKERS
+    markers: tuple[WriteTxnMarkersWritableTxnMarker, ...] = ()
+
+
+class WriteTxnMarkersWritableTxnMarkerPartitionResult(MessagePart, frozen=True, kw_only=True):
+    partition_index: Int32 = 0
+    error_code: Error = ErrorCode.NONE
+
+
+class WriteTxnMarkersWritableTxnMarkerTopicResult(MessagePart, frozen=True, kw_only=True):
+    name: String = ""
+    partitions: tuple[WriteTxnMarkersWritableTxnMarkerPartitionResult, ...] = ()
+
+
+class WriteTxnMarkersWritableTxnMarkerResult(MessagePart, frozen=True, kw_only=True):
+    producer_id: Int64 = 0
+    topics: tuple[WriteTxnMarkersWritableTxnMarkerTopicResult, ...] = ()
+
+
+class WriteTxnMarkersResponse(ResponseMessage, frozen=True, kw_only=True):
+    API: ClassVar[ApiKey] = ApiKey.WRITE_TXN_MARKERS
+    markers: tuple[WriteTxnMarkersWritableTxnMarkerResult, ...] = ()
+
+
+class TxnOffsetCommitRequestPartition(MessagePart, frozen=True, kw_only=True):
+    partition_index: Int32 = 0
+    committed_offset: Int64 = 0
+    committed_leader_epoch: Annotated[Int32, In(2)] = -1
+    committed_metadata: NullableString = None
+
+
+class TxnOffsetCommitRequestTopic(MessagePart, frozen=True, kw_only=True):
+    name: String = ""
+    partitions: tuple[TxnOffsetCommitRequestPartition, ...] = ()
+
+
+class TxnOffsetCommitRequest(RequestMessage, frozen=True, kw_only=True):
+    API: ClassVar[ApiKey] = ApiKey.TXN_OFFSET_COMMIT
+    transactional_id: String = ""
+    group_id: String = ""
+    producer_id: Int64 = 0
+    producer_epoch: Int16 = 0
+    generation_id: Annotated[Int32, In(3)] = -1
+    member_id: Annotated[String, In(3)] = ""
+    group_instance_id: Annotated[NullableString, In(3)] = None
+    topics: tuple[TxnOffsetCommitRequestTopic, ...] = ()
+
+
+class TxnOffsetCommitResponsePartition(MessagePart, frozen=True, kw_only=True):
+    partition_index: Int32 = 0
+    error_code: Error = ErrorCode.NONE
+
+
+class TxnOffsetCommitResponseTopic(MessagePart, frozen=True, kw_only=True):
+    name: String = ""
+    partitions: tuple[TxnOffsetCommitResponsePartition, ...] = ()
+
+
+class TxnOffsetCommitResponse(ResponseMessage, frozen=True, kw_only=True):
+    API: ClassVar[ApiKey] = ApiKey.TXN_OFFSET_COMMIT
+    throttle_time_ms: Int32 = 0
+    topics: tuple[TxnOffsetCommitResponseTopic, ...] = ()
+
+
 class DescribeAclsRequest(RequestMessage, frozen=True, kw_only=True):
     API: ClassVar[ApiKey] = ApiKey.DESCRIBE_ACLS
     resource_type_filter: Int8 = 0
@@ -1423,6 +1578,55 @@ class DescribeProducersResponse(ResponseMessage, frozen=True, kw_only=True):
     API: ClassVar[ApiKey] = ApiKey.DESCRIBE_PRODUCERS
     throttle_time_ms: Int32 = 0
     topics: tuple[DescribeProducersTopicResponse, ...] = ()
+
+
+class DescribeTransactionsRequest(RequestMessage, frozen=True, kw_only=True):
+    API: ClassVar[ApiKey] = ApiKey.DESCRIBE_TRANSACTIONS
+    transactional_ids: tuple[String, ...] = ()
+
+
+class DescribeTransactionsTopicData(MessagePart, frozen=True, kw_only=True):
+    topic: String = ""
+    partitions: tuple[Int32, ...] = ()
+
+
+class DescribeTransactionsTransactionState(MessagePart, frozen=True, kw_only=True):
+    error_code: Error = ErrorCode.NONE
+    transactional_id: String = ""
+    transaction_state: String = ""
+    transaction_timeout_ms: Int32 = 0
+    transaction_start_time_ms: Int64 = 0
+    producer_id: Int64 = 0
+    producer_epoch: Int16 = 0
+    topics: tuple[DescribeTransactionsTopicData, ...] = ()
+
+
+class DescribeTransactionsResponse(ResponseMessage, frozen=True, kw_only=True):
+    API: ClassVar[ApiKey] = ApiKey.DESCRIBE_TRANSACTIONS
+    throttle_time_ms: Int32 = 0
+    transaction_states: tuple[DescribeTransactionsTransactionState, ...] = ()
+
+
+class ListTransactionsRequest(RequestMessage, frozen=True, kw_only=True):
+    API: ClassVar[ApiKey] = ApiKey.LIST_TRANSACTIONS
+    state_filters: tuple[String, ...] = ()
+    producer_id_filters: tuple[Int64, ...] = ()
+    duration_filter: Annotated[Int64, In(1)] = -1
+    transactional_id_pattern: Annotated[NullableString, In(2)] = None
+
+
+class ListTransactionsTransactionState(MessagePart, frozen=True, kw_only=True):
+    transactional_id: String = ""
+    producer_id: Int64 = 0
+    transaction_state: String = ""
+
+
+class ListTransactionsResponse(ResponseMessage, frozen=True, kw_only=True):
+    API: ClassVar[ApiKey] = ApiKey.LIST_TRANSACTIONS
+    throttle_time_ms: Int32 = 0
+    error_code: Error = ErrorCode.NONE
+    unknown_state_filters: tuple[String, ...] = ()
+    transaction_states: tuple[ListTransactionsTransactionState, ...] = ()
 
 
 class ConsumerGroupHeartbeatTopicPartitions(MessagePart, frozen=True, kw_only=True):

@@ -215,15 +215,17 @@ def check_produced_batch(
     max_message_bytes: int,
     header: BatchHeader | None = None,
     is_zstd_allowed: bool = True,
+    is_transactional_allowed: bool = False,
 ) -> ErrorCode:
     """Return what is wrong with one partition's produced bytes, before the leader appends them, or NONE.
 
     `view` is the whole records field: exactly one batch. Pass `header` if it is decoded already.
-    `is_zstd_allowed` is false for Produce before v7 (KIP-110).
+    `is_zstd_allowed` is false for Produce before v7 (KIP-110). `is_transactional_allowed`: the request names
+    a transactional id, and the cluster has transactions.
 
     The rules are those of Kafka's ProduceRequest.validateRecords, UnifiedLog.analyzeAndValidateRecords and
-    LogValidator.validateBatch, with one more: transactional batches get INVALID_TXN_STATE, because without a
-    transaction coordinator an aborted one could never be hidden again.
+    LogValidator.validateBatch, with one more: a transactional batch that no coordinator can know of, because
+    it has no producer id or no transactional id, gets INVALID_TXN_STATE; aborted, it could not be hidden.
 
     It takes a few microseconds whatever the batch holds; what the records say, produced_records looks at.
     """
@@ -259,6 +261,6 @@ def check_produced_batch(
         header.producer_id < 0 or header.producer_epoch < 0 or header.base_sequence < 0
     ):
         return ErrorCode.INVALID_RECORD
-    if attributes & ATTRIBUTE_TRANSACTIONAL:
+    if attributes & ATTRIBUTE_TRANSACTIONAL and not (is_transactional_allowed and header.producer_id >= 0):
         return ErrorCode.INVALID_TXN_STATE
     return ErrorCode.NONE

@@ -8,6 +8,7 @@ import pytest
 
 from tests.kit.admin_api.canned import CannedController, page_of
 from tests.kit.chromium import DESK, Browser, until
+from tests.kit.console import do_it, look, open_action
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -152,6 +153,40 @@ def test_a_group_is_found_and_looked_at_with_the_keyboard(browser: Browser, cann
     until("it is gone", lambda: "There is no consumer group" in browser.text("#view .body").capitalize())
 
 
+def test_transactions_that_linger_and_hang_are_found_and_looked_at(
+    browser: Browser, canned: CannedController
+) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    listed = canned.example("/clusters/prod/transactions")
+    listed["items"][0] |= {"lingers": True, "waiting_records": 1_200}
+    listed["items"].append({**listed["items"][1], "transactional_id": HOSTILE})
+    listed["unanswered"] = [f"desk2: {HOSTILE}"]
+    canned.put("/clusters/prod/transactions", listed)
+    browser.look(width=DESK, dark=False)
+    browser.open(f"{canned.url}/#prod/transactions")
+    until("the list", lambda: names(browser) == ["payments-1", "payments-2", HOSTILE])
+    assert browser.texts("#view tbody .badge") == ["ongoing", "complete commit", "complete commit"]
+    assert "it lingers" in browser.text("#view tbody tr") and "1,200" in browser.text("#view tbody tr")
+    (hanging,) = browser.texts("#view [aria-label=Hanging] li")
+    assert hanging.startswith("orders-0 hangs from offset 10: no coordinator has the transaction of producer")
+    assert hanging.endswith("producer 3000; 90 records wait. End")
+    browser.requests()
+    press(browser, "#filter-state", "ongoing")
+    until("the filter", lambda: any("state=ongoing&sort=-age" in asked for asked in browser.requests()))
+    press(browser, "#view tbody a", Keys.ENTER)
+    until("the transaction", lambda: browser.text("#view-title") == "payments-1")
+    until("its partitions", lambda: len(browser.texts("#view [aria-label=Partitions] tbody tr")) == 1)
+    browser.screenshot("console-transaction")
+    deed = "/clusters/prod/transactions/payments-1:abort"
+    for query in ("", "?dry_run=true"):
+        canned.put(f"{deed}{query}", canned.example(deed, "post"), method="POST")
+    open_action(browser, f"{canned.url}/#prod/transactions/payments-1", "Abort")
+    assert "Abort the transaction, open in 1 partition: readers get 0 records by it." in look(browser)
+    assert do_it(browser).startswith("Done.")
+    assert browser.complaints() == []
+
+
 def test_without_a_coordinator_the_view_of_groups_says_why_and_the_page_goes_on(
     browser: Browser, canned: CannedController
 ) -> None:
@@ -182,6 +217,8 @@ def test_every_view_opens_by_its_address_and_fits_a_phone(browser: Browser, cann
         "brokers/1": "owner: storage",
         "groups": "billing",
         "groups/billing": "250 records",
+        "transactions": "payments-1",
+        "transactions/payments-1": "orders-0",
         "coordinators": "desk2:9092",
         "access": "SCRAM-SHA-512",
         "access/acls": "each topic that begins with payments",

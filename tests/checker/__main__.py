@@ -27,12 +27,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--stall-ms-max", type=int, metavar="MS", help="longest time without an acknowledgement"
     )
     parser.add_argument("--lag-ms-max", type=int, metavar="MS", help="largest staleness of a reader")
+    parser.add_argument(
+        "--version-1", action="store_true", help="clients spoke version 1 of Kafka's transactions"
+    )
     asked = parser.parse_args(arguments)
     options = CheckOptions(
         final_read=not asked.without_final_read,
         retention=asked.retention,
         stall_ms_max=asked.stall_ms_max,
         real_time_lag_ms_max=asked.lag_ms_max,
+        version_1=asked.version_1,
     )
     gc.disable()  # Millions of small tuples, none in a cycle: collecting would only walk them again.
     try:

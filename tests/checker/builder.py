@@ -67,6 +67,7 @@ class HistoryBuilder:
         acks: int = ACKS_ALL,
         idempotent: bool = True,
         producer: Sequence | None = None,
+        transaction: str = "",
         error: str = "",
         at: At | None = None,
     ) -> Operation:
@@ -83,6 +84,7 @@ class HistoryBuilder:
                 acks=acks,
                 idempotent=idempotent,
                 producer=producer,
+                transaction=transaction,
                 error=error,
             )
         )
@@ -112,6 +114,7 @@ class HistoryBuilder:
         high_watermark: int | None = None,
         log_start_offset: int | None = None,
         final: bool = False,
+        transaction: str = "",
         at: At | None = None,
     ) -> Operation:
         invoked, returned = self.times(at)
@@ -127,6 +130,23 @@ class HistoryBuilder:
                 high_watermark=high_watermark,
                 log_start_offset=log_start_offset,
                 final=final,
+                transaction=transaction,
+            )
+        )
+
+    def end(
+        self, process: str, transaction: str, type: Outcome = Outcome.OK, *, at: At | None = None
+    ) -> Operation:
+        """Add the end of a transaction."""
+        invoked, returned = self.times(at)
+        return self.add(
+            Operation(
+                process=process,
+                f=Function.TRANSACTION,
+                type=type,
+                t_invoke_ns=invoked,
+                t_return_ns=returned,
+                transaction=transaction,
             )
         )
 

@@ -5,6 +5,7 @@ losses      what is missing: lost-write, lost-acked, read-then-gone, and readers
 order       one client's reads go forwards, its writes stand in order
 realtime    across clients: real-time order, watermarks
 sequences   producer sequences and epochs in replicas' logs
+transactions  all of a transaction or nothing, not before its commit, and no circle of reads
 admin       the controller's answers fit one order of events
 series      availability, stalls, unseen, lag
 placement   REST = ZooKeeper = brokers = audit; called on its own, over plain dictionaries
@@ -22,6 +23,7 @@ from .places import check_places, check_replicas
 from .realtime import check_real_time_order, check_watermarks
 from .sequences import check_sequences
 from .series import Timeline, check_lag, check_stalls, measure_availability, measure_unseen
+from .transactions import check_transactions, find_transactions
 from .verdict import Figures, Findings, Series, Verdict
 
 STRICT = CheckOptions()
@@ -31,7 +33,8 @@ def check(history: History, options: CheckOptions = STRICT) -> Verdict:
     """Finds every anomaly. Raises HistoryError where the history can't be judged (a value sent twice)."""
     index = build_index(history)
     findings = Findings.about(history)
-    duplicated = check_places(index, findings)
+    transactions = find_transactions(index, options)
+    duplicated = check_places(index, findings, exposed=transactions.exposed)
     check_replicas(index, findings)
     losses = check_losses(index, options, findings)
     check_skips(index, options, findings)
@@ -40,6 +43,7 @@ def check(history: History, options: CheckOptions = STRICT) -> Verdict:
     check_real_time_order(index, findings)
     check_watermarks(index, findings)
     check_sequences(index, findings)
+    check_transactions(index, transactions, options, findings)
     check_admin(index, findings)
     timeline = Timeline(index, options)
     stall_ms = check_stalls(index, timeline, options, findings)

@@ -214,22 +214,36 @@ class RecordedConsumer:
 
     def assign(self, keys: Iterable[Key], *, from_offset: int | None = None) -> None:
         """Reads these partitions, from their log starts or from an offset, and no others."""
+        self.assign_at(dict.fromkeys(keys, from_offset))
+
+    def assign_at(self, starts: Mapping[Key, int | None]) -> None:
+        """Reads these partitions, each from an offset or from its log start, and no others."""
         invoked_ns = self._recorder.clock_ns()
-        self._assigned = list(keys)
-        start = OFFSET_BEGINNING if from_offset is None else from_offset
-        self._consumer.assign([TopicPartition(key[0], key[1], start) for key in self._assigned])
-        self.positions.clear()
+        self._assigned = list(starts)
+        self._consumer.assign(
+            [
+                TopicPartition(key[0], key[1], OFFSET_BEGINNING if start is None else start)
+                for key, start in starts.items()
+            ]
+        )
+        self.positions = {key: start for key, start in starts.items() if start is not None}
         self.ended.clear()
         self._write(Function.ASSIGN, None, invoked_ns)
-        for key in self._assigned:
-            if from_offset is not None:
-                self.positions[key] = from_offset
-            self._write(Function.ASSIGN, key, invoked_ns, from_offset=from_offset)
+        for key, start in starts.items():
+            self._write(Function.ASSIGN, key, invoked_ns, from_offset=start)
+
+    def group_metadata(self) -> object:
+        """What a transaction that commits this consumer's offsets needs to know of it."""
+        return self._consumer.consumer_group_metadata()
 
     def consume(
-        self, *, records_max: int = CONSUME_RECORDS_MAX, seconds: float = CONSUME_WAIT_SECONDS
+        self,
+        *,
+        records_max: int = CONSUME_RECORDS_MAX,
+        seconds: float = CONSUME_WAIT_SECONDS,
+        transaction: str = "",
     ) -> int:
-        """One poll; how many records it gave."""
+        """One poll, of the transaction of that name if there is one; how many records it gave."""
         invoked_ns = self._recorder.clock_ns()
         given: dict[Key, list[Item]] = {}
         for message in self._consumer.consume(records_max, timeout=seconds):
@@ -254,7 +268,7 @@ class RecordedConsumer:
                 self.positions[key] = items[-1][0] + 1
             if items or invoked_ns - self._written_ns.get(key, -EMPTY_POLLS_EVERY_NS) >= EMPTY_POLLS_EVERY_NS:
                 self._written_ns[key] = invoked_ns
-                self._write(Function.POLL, key, invoked_ns, items=tuple(items))
+                self._write(Function.POLL, key, invoked_ns, items=tuple(items), transaction=transaction)
         return sum(map(len, given.values()))
 
     def list_offsets(self, key: Key) -> tuple[int, int] | None:
@@ -288,6 +302,7 @@ class RecordedConsumer:
         from_offset: int | None = None,
         high_watermark: int | None = None,
         log_start_offset: int | None = None,
+        transaction: str = "",
     ) -> None:
         self._recorder.add(
             Operation(
@@ -302,6 +317,7 @@ class RecordedConsumer:
                 high_watermark=high_watermark,
                 log_start_offset=log_start_offset,
                 final=self._final and f is Function.POLL,
+                transaction=transaction,
             )
         )
 

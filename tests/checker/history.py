@@ -46,6 +46,7 @@ class Function(StrEnum):
     POLL = "poll"
     ASSIGN = "assign"
     LIST_OFFSETS = "list_offsets"
+    TRANSACTION = "transaction"
     ADMIN = "admin"
     DUMP = "dump"
     FAULT = "fault"
@@ -118,12 +119,20 @@ class Operation(
     final: this poll is part of the final read, that is done after every send has completed and every fault
         was mended, by a fresh consumer, from the beginning, until the end.
     batches: of a dump, the headers of its batches.
+    transaction: of a send or a poll in a transaction, and of the transaction's end, its name, new in the
+        history; empty outside of one.
     error: the code of a fail or info, for people. note: of a fault, what was broken.
 
     A dump is the contents of one replica's log, read from its disk after the end; `process` names the
     replica. With a high_watermark, what is below it must equal what every other replica has; without one (a
     divergent suffix put aside, a broker that never came back) it only serves to find records that are missing
     elsewhere. A large log is several dumps of the same process.
+
+    A `transaction` is the end of one: invoked when the end was asked for, `ok` if its commit was answered,
+    `fail` if it surely was not committed and never will be (it was aborted, or its client never asked for a
+    commit), `info` if that can't be known. Its sends, one for each partition, have the same type and may have
+    their offsets whatever it is: an aborted record has one too. Its polls are those whose offsets it was to
+    commit. A process has one transaction after the other, with one transactional id.
     """
 
     process: str
@@ -141,6 +150,7 @@ class Operation(
     log_start_offset: int | None = None
     final: bool = False
     batches: tuple[Batch, ...] = ()
+    transaction: str = ""
     admin: AdminCall | None = None
     error: str = ""
     note: str = ""
@@ -148,6 +158,7 @@ class Operation(
 
 _NEEDS_KEY = frozenset({Function.SEND, Function.LIST_OFFSETS, Function.DUMP})
 _HAS_ITEMS = frozenset({Function.SEND, Function.POLL, Function.DUMP})
+_HAS_TRANSACTION = frozenset({Function.SEND, Function.POLL, Function.TRANSACTION})
 
 
 def check_operation(operation: Operation) -> str:
@@ -171,6 +182,10 @@ def check_operation(operation: Operation) -> str:
             return f"offset {min(o.items)[0]}; the least is 0, and {NO_OFFSET} says unknown"
     elif o.items and min(o.items)[0] < 0:
         return f"offset {min(o.items)[0]} cannot be read"
+    if (o.f is Function.TRANSACTION and not o.transaction) or (o.transaction and o.f not in _HAS_TRANSACTION):
+        return "the end of a transaction has its name, and only a send or a poll may have it too"
+    if len(o.transaction) > NAME_CHARACTERS_MAX:
+        return f"a transaction's name has {len(o.transaction)} characters; {NAME_CHARACTERS_MAX} are allowed"
     if (o.f is Function.ADMIN) != (o.admin is not None):
         return "the field admin belongs to operations whose f is admin, and to each of them"
     if o.batches and o.f is not Function.DUMP:

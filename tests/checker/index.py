@@ -246,7 +246,7 @@ def build_index(history: History) -> Index:
             case Function.DUMP:
                 assert operation.key is not None
                 index.dumped.add(operation.key)
-            case Function.FAULT:
+            case Function.TRANSACTION | Function.FAULT:
                 pass
     index.finish()
     for log in index.logs.values():

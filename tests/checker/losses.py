@@ -84,7 +84,7 @@ def check_losses(index: Index, options: CheckOptions, findings: Findings) -> Los
     return Losses(lost, hidden, sum(map(len, excused.values())), unpromised, excused)
 
 
-def _is_excused(log: KeyLog, operation: Operation, offset: int, options: CheckOptions) -> bool:
+def is_excused(log: KeyLog, operation: Operation, offset: int, options: CheckOptions) -> bool:
     """Retention or the topic's deletion explains that the record is not there."""
     return operation.t_invoke_ns < log.deleted_ns or (
         options.retention and NO_OFFSET < offset < log.log_start_offset
@@ -103,7 +103,7 @@ def _find_missing(index: Index, options: CheckOptions) -> tuple[list[_Missing], 
         for offset, value in operation.items:
             if value in log.final_values or (not index.has_final_read and value in log.places):
                 continue
-            if _is_excused(log, operation, offset, options):
+            if is_excused(log, operation, offset, options):
                 excused.setdefault(log.key, set()).add(value)
             elif index.has_final_read or (offset != NO_OFFSET and log.was_passed(offset)):
                 missing.append(_Missing(log, number, offset, value))
@@ -171,7 +171,7 @@ def _find_unacked_but_proven(index: Index, options: CheckOptions) -> list[_Missi
         for position, value in enumerate(values):
             offset = base + position
             if value not in log.places and log.was_passed(offset):
-                if _is_excused(log, operation, offset, options):
+                if is_excused(log, operation, offset, options):
                     continue
                 found.append(_Missing(log, number, offset, value))
     return found
@@ -184,7 +184,7 @@ def _check_gone_from_final_read(index: Index, options: CheckOptions, findings: F
             if offset in log.rivals:  # Another value took its place: inconsistent-offsets has said so.
                 continue
             reader = index.operations[log.first_read[offset]]
-            if _is_excused(log, reader, offset, options) or value not in log.sent:
+            if is_excused(log, reader, offset, options) or value not in log.sent:
                 continue
             findings.add(
                 Kind.READ_THEN_GONE,

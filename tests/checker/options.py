@@ -16,6 +16,10 @@ class CheckOptions:
     stall_ms_max, real_time_lag_ms_max: bounds on the longest time in which a partition with sends waiting
         acknowledged none, and on the staleness of a reader; None only measures.
     window_ms: width of the windows of the series.
+    version_1: whether clients spoke version 1 of Kafka's transactions. Then a request to end a transaction
+        that was delayed may end the next one of the same producer (KAFKA-17754), which no server can see:
+        reads of an aborted or torn transaction are counted where a fault lasted while the transaction before
+        it was ended.
     """
 
     final_read: bool = True
@@ -23,3 +27,4 @@ class CheckOptions:
     stall_ms_max: int | None = None
     real_time_lag_ms_max: int | None = None
     window_ms: int = 1000
+    version_1: bool = False

@@ -9,6 +9,8 @@ producer epoch (identities.py).
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 from .history import NO_OFFSET, Function, Item, Key, Outcome
 from .identities import Identities
 from .index import Index, KeyLog
@@ -16,14 +18,15 @@ from .values import parse_value
 from .verdict import Findings, Kind, Severity, show_key, show_value
 
 
-def check_places(index: Index, findings: Findings) -> int:
-    """How many values stand at several offsets."""
+def check_places(index: Index, findings: Findings, *, exposed: Container[str] = ()) -> int:
+    """How many values stand at several offsets. exposed: transactions of which an aborted record may be read
+    by a fault of Kafka's protocol."""
     duplicated = 0
     identities = Identities(index)
     for log in index.logs.values():
         _check_rivals(log, findings)
         duplicated += _check_duplicates(index, log, identities, findings)
-        _check_failed(index, log, findings)
+        _check_failed(index, log, exposed, findings)
     _check_unknown(index, findings)
     return duplicated
 
@@ -61,9 +64,13 @@ def _check_duplicates(index: Index, log: KeyLog, identities: Identities, finding
             continue
         duplicated += 1
         offsets = sorted(found)
-        is_idempotent = index.operations[writer].idempotent
-        was_sent_again = is_idempotent and identities.were_sent_again(
-            log.key, offsets, index.operations[writer].process
+        send = index.operations[writer]
+        is_idempotent = send.idempotent
+        # A transaction ends with its producer's epoch: in one nothing can be sent again under another.
+        was_sent_again = (
+            is_idempotent
+            and not send.transaction
+            and identities.were_sent_again(log.key, offsets, send.process)
         )
         how = "with" if is_idempotent else "without"
         again = ", under an epoch of the producer each" if was_sent_again else ""
@@ -113,16 +120,21 @@ def _check_unknown(index: Index, findings: Findings) -> None:
         )
 
 
-def _check_failed(index: Index, log: KeyLog, findings: Findings) -> None:
-    """G1a: reading what was surely not written. Retries after a refusal that was none end here."""
+def _check_failed(index: Index, log: KeyLog, exposed: Container[str], findings: Findings) -> None:
+    """G1a: reading what was refused or aborted for sure. Retries after a refusal that was none end here."""
     for value, writer in log.sent.items():
-        if index.operations[writer].type is Outcome.FAIL and value in log.places:
+        send = index.operations[writer]
+        if send.type is Outcome.FAIL and value in log.places:
             offset = log.places[value]
+            fate = (
+                f"its transaction {send.transaction} aborted" if send.transaction else "its send was refused"
+            )
             findings.add(
                 Kind.G1A,
-                f"{show_value(value)} was read at offset {offset} of {show_key(log.key)}, and its send was "
-                f"refused ({index.operations[writer].error or 'no error told'})",
+                f"{show_value(value)} was read at offset {offset} of {show_key(log.key)}, and {fate} "
+                f"({send.error or 'no error told'})",
                 key=log.key,
+                severity=Severity.COUNTED if send.transaction in exposed else Severity.BAD,
                 offsets=(offset,),
                 values=(value,),
                 about=(_told_by(log, offset, value), writer),

@@ -41,7 +41,7 @@ def _check_replica(
     last: dict[int, _Place] = {}
     for found in batches:
         batch = found.batch
-        if batch.producer_id < 0:
+        if batch.producer_id < 0 or batch.base_sequence < 0:  # A marker has a producer and no sequence.
             continue
         before = last.get(batch.producer_id)
         last[batch.producer_id] = found

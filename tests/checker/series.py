@@ -48,7 +48,7 @@ def measure_availability(index: Index, timeline: Timeline) -> Availability:
     counts: dict[int, Counter[Outcome]] = {}
     faults: list[Operation] = []
     for operation in index.operations:
-        if operation.f is Function.SEND:
+        if operation.f is Function.SEND and not _was_given_up(operation):
             counts.setdefault(timeline.window(operation.t_return_ns), Counter())[operation.type] += 1
         elif operation.f is Function.FAULT:
             faults.append(operation)
@@ -70,6 +70,11 @@ def measure_availability(index: Index, timeline: Timeline) -> Availability:
             )
         )
     return Availability(tuple(windows), _percent(total), _percent(in_faults))
+
+
+def _was_given_up(send: Operation) -> bool:
+    """Whether its client aborted the transaction by its own will."""
+    return bool(send.transaction) and send.type is Outcome.FAIL and not send.error
 
 
 def _windows_of(faults: list[Operation], timeline: Timeline) -> set[int]:

@@ -59,6 +59,12 @@ class Kind(StrEnum):
     # Who wrote (sequences.py).
     PRODUCER_SEQUENCE = "producer-sequence"
     PRODUCER_EPOCH = "producer-epoch"
+    # Of transactions (transactions.py).
+    TORN_TRANSACTION = "torn-transaction"
+    PRECOMMITTED_READ = "precommitted-read"
+    G1C = "g1c"
+    G1C_BY_WRITES = "g1c-by-writes"
+    G0 = "g0"
     # Of the controller (admin.py, placement.py).
     ADMIN_NOT_LINEARIZABLE = "admin-not-linearizable"
     ADMIN_UNDECIDED = "admin-undecided"
@@ -227,6 +233,8 @@ def summarize(operation: Operation) -> str:
         parts.append(f"high watermark {o.high_watermark}")
     if o.from_offset is not None:
         parts.append(f"from {o.from_offset}")
+    if o.transaction:
+        parts.append(f"in {o.transaction}")
     if o.admin is not None:
         parts.append(f"{o.admin.action} {o.admin.topic}")
     parts += [text for text in (o.error, o.note) if text]

@@ -19,6 +19,7 @@ from tests.fullstack.ports import FencedMeta, SimListeners
 from tests.fullstack.process_life import Life
 from tests.fullstack.sockets import SimNet
 from tests.kit.admin_api.groups import MemoryGroups
+from tests.kit.admin_api.transactions import MemoryTransactions
 from tests.kit.memory.zookeeper import MemoryMeta
 
 if TYPE_CHECKING:
@@ -143,6 +144,7 @@ class ControllerNode(Node):
             database=store,
             outbox=outbox,
             client_groups=MemoryGroups(),
+            client_transactions=MemoryTransactions(),
             settings=ApiSettings(),
             clock=engine.clock,
             random_bytes=random.randbytes,

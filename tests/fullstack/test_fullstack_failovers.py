@@ -10,6 +10,7 @@ from itertools import pairwise
 
 import trio
 
+from coordinator.shell.shard_metrics import collect_shards
 from springtide.contract.partition_state import PartitionState
 from springtide.node.sharding import shard_of
 from tests.checker.group_diary import UNTOLD, Committed
@@ -107,7 +108,7 @@ class Calm:
         return sum(
             sample.value
             for coordinator in coordinators
-            for family in coordinator.shards.collect()
+            for family in collect_shards((coordinator.shards,))
             for sample in family.samples
             if sample.name == "springtide_shard_endings_total"
         )

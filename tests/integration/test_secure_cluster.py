@@ -19,7 +19,14 @@ import aiokafka
 import kafka
 import pytest
 from aiokafka.helpers import create_ssl_context
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, ClusterMetadata
 from cryptography import x509
 
@@ -90,6 +97,38 @@ def test_bob_is_refused_everywhere_and_the_controller_explains_why(cluster: Loca
     assert "none of them is for this client" in explained
     explained = springtide(cluster, "acls", "explain", "User:alice", "write", f"topic:{TOPIC}")
     assert "a binding allows User:alice" in explained
+
+
+def test_a_transaction_needs_a_right_to_its_id_and_its_offsets_and_markers_cross_members_connections(
+    cluster: LocalCluster,
+) -> None:
+    """Leaders and coordinators ask each other, and send markers, as members of the cluster."""
+    topic, group = "ledger", "ledger-readers"
+    cluster.create_topic(topic)
+    settings = settings_of(cluster, OPERATOR) | {"transactional.id": "ledger"}
+    reader = Consumer(
+        settings_of(cluster, OPERATOR)
+        | {"group.id": group, "auto.offset.reset": "earliest", "enable.auto.commit": False}
+    )
+    producer = Producer(settings)
+    try:
+        producer.init_transactions(SECONDS_MAX)
+        for ends in (producer.abort_transaction, producer.commit_transaction):
+            producer.begin_transaction()
+            producer.produce(topic, ends.__name__.encode(), partition=0)
+            offset = TopicPartition(topic, 0, 1)
+            producer.send_offsets_to_transaction([offset], reader.consumer_group_metadata(), SECONDS_MAX)
+            ends(SECONDS_MAX)
+        reader.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+        message = reader.poll(SECONDS_MAX)
+        assert message is not None and message.value() == b"commit_transaction"
+        (committed,) = reader.committed([TopicPartition(topic, 0)], SECONDS_MAX)
+        assert committed.offset == 1
+    finally:
+        reader.close()
+    with pytest.raises(KafkaException) as refused:
+        Producer(settings_of(cluster, BOB) | {"transactional.id": "ledger"}).init_transactions(SECONDS_MAX)
+    assert refused.value.args[0].code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
 def test_the_viewer_sees_and_does_not_read_and_the_operator_may_do_everything(cluster: LocalCluster) -> None:

@@ -57,6 +57,7 @@ from tests.interop.rows import (
     TIMESTAMP_MS,
     Row,
     expected_records,
+    lost_records,
 )
 
 SECONDS_MAX = 60.0
@@ -119,6 +120,36 @@ class Reference:
                 producer.produce(topic, value, key, partition=0, timestamp=TIMESTAMP_MS + at * 1000)
             if producer.flush(SECONDS_MAX):
                 raise TimeoutError(f"the records of {topic} could not be written in {SECONDS_MAX:g} s")
+
+    def transact(self, topic: str) -> None:
+        """Write records in a transaction that is aborted, and the expected ones in one that is committed."""
+        with self.open_transaction(topic, lost_records()):
+            pass
+        producer = self._transactional(topic)
+        producer.begin_transaction()
+        for key, value in expected_records():
+            producer.produce(topic, value, key, partition=0)
+        producer.commit_transaction(SECONDS_MAX)
+
+    @contextmanager
+    def open_transaction(
+        self, topic: str, records: Sequence[Sequence[str]] = (("k", "v"),)
+    ) -> Iterator[None]:
+        """A transaction of this transactional id that has written to partition 0; it is aborted after the
+        `with` block."""
+        producer = self._transactional(topic)
+        producer.begin_transaction()
+        for key, value in records:
+            producer.produce(topic, value, key, partition=0)
+        if producer.flush(SECONDS_MAX):
+            raise TimeoutError(f"{topic} took no record of a transaction in {SECONDS_MAX:g} s")
+        yield
+        producer.abort_transaction(SECONDS_MAX)
+
+    def _transactional(self, transactional_id: str) -> Producer:
+        producer = Producer({**self._settings, "transactional.id": transactional_id})
+        producer.init_transactions(SECONDS_MAX)
+        return producer
 
     def commit(self, group: str, topic: str) -> None:
         """Commit COMMITTED_OFFSET of partition 0 for a group without members, which this makes."""
@@ -201,6 +232,8 @@ class Reference:
                 _equal("ACLs", value, [[ACL_PRINCIPAL, "READ"]])
             case "delete_acl":
                 self._wait(f"{topic} has no ACL", lambda: not self._acls(topic))
+            case _ if row.name.startswith("txn-"):
+                self._check_transaction(row, topic, value)
             case _:
                 self._check_group(row, topic, value)
 
@@ -209,6 +242,27 @@ class Reference:
         if "authori" not in error.lower():
             raise NotAsAsked(f"refused otherwise: {error}")
         _equal("records", self._end(topic), 0)
+
+    def _check_transaction(self, row: Row, topic: str, value: object) -> None:
+        """Compare what became of a transaction; its transactional id is its topic's name."""
+        match row.call:
+            case "transact":
+                _equal("committed records", self._read(topic), expected_records())
+            case "fetch_committed":
+                _equal("records", value, expected_records())
+            case "copy":
+                _equal("copied records", self._read(topic, partition=1), expected_records())
+                _equal("committed offset", self._committed(topic), RECORDS)
+            case "take_over":
+                _equal("the first is refused", value, True)
+                _equal("committed records", self._read(topic), expected_records())
+            case "list_transactions":
+                if not (isinstance(value, list) and topic in value):
+                    raise NotAsAsked(f"{topic} is not among those listed: {value}")
+            case "describe_transaction":
+                _equal("transaction", value, {"state": "Ongoing", "partitions": [0]})
+            case other:
+                raise AssertionError(other)
 
     def _check_group(self, row: Row, group: str, value: object) -> None:
         """Compare what became of a group; its id is its topic's name."""
@@ -301,12 +355,12 @@ class Reference:
             first: int = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=SECONDS_MAX)[0]
             return first
 
-    def _read(self, topic: str) -> list[list[str]]:
-        """Return key and value of the records of partition 0, waiting for as many as are expected."""
+    def _read(self, topic: str, *, partition: int = 0) -> list[list[str]]:
+        """Return key and value of a partition's committed records, waiting for as many as are expected."""
         deadline = time.monotonic() + SECONDS_MAX
         found: list[list[str]] = []
         with self._consumer() as consumer:
-            consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+            consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
             while len(found) < RECORDS and time.monotonic() < deadline:
                 found += [_text(message) for message in consumer.consume(RECORDS, timeout=0.2)]
         return found

@@ -13,7 +13,7 @@ import subprocess
 import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -30,7 +30,7 @@ from tests.interop.security import Logins, acls_of
 
 CELL_SECONDS_MAX = 120.0
 FIND_RECORDS = ("fetch", "offset_by_time", "delete_records")
-FIND_SIMPLE_RECORDS = ("group_resume", "describe_group", "reset_group", "count_words")
+FIND_SIMPLE_RECORDS = ("group_resume", "describe_group", "reset_group", "count_words", "copy")
 """Not compressed: not every client with groups has each codec."""
 FIND_A_GROUP = (
     *("list_groups", "describe_group", "group_offsets"),
@@ -207,7 +207,14 @@ class Matrix:
     ) -> tuple[State, str]:
         login = None if side.logins is None else side.logins[row.login].asked()
         bootstrap = side.bootstrap if login is None else login["bootstrap"]
-        there = reference.member(topic, topic) if row.call == "describe_group" else nullcontext()
+        there: AbstractContextManager[None]
+        match row.call:
+            case "describe_group":
+                there = reference.member(topic, topic)
+            case "list_transactions" | "describe_transaction":
+                there = reference.open_transaction(topic)
+            case _:
+                there = nullcontext()
         try:
             with there:
                 answer = running.ask(row.request(bootstrap=bootstrap, topic=topic, login=login))
@@ -235,6 +242,8 @@ def _prepare(side: Side, reference: Reference, rows: Sequence[Row], topics: Mapp
             reference.write(topic)
         if row.call in FIND_SIMPLE_RECORDS:
             reference.write(topic, CODECS[:1])
+        if row.call == "fetch_committed":
+            reference.transact(topic)
         if row.call in FIND_A_GROUP:
             reference.commit(topic, topic)
         if row.call in FIND_A_USER:

@@ -21,6 +21,17 @@ Drivers only act and tell; the runner compares (checks.py). All write the same r
     copy_lines      copy `line 0`, `line 1`, … through the topic, as many as records; be killed after half of
                     them, and go on: the lines that came out
     reset_group     commit `offset` for partition 0 of a group without members
+    transact        write records `lost n` in a transaction and abort it, then the usual ones in another and
+                    commit it; the transactional id is the group's in all these rows
+    fetch_committed as `fetch`, of a topic that has aborted records too
+    copy            copy the usual records from partition 0 to partition 1 in a transaction that commits
+                    `count` as the offset of the group
+    take_over       write `lost n` in a transaction; a second producer of this transactional id writes the
+                    usual records and commits; whether the first one's commit is refused then
+    list_transactions
+                    the transactional ids of all that there are
+    describe_transaction
+                    the one that is open: {"state": "Ongoing", "partitions": [0]}
     set_password, describe_user, delete_password
                     of `user`, for SCRAM-SHA-256; described: {"SCRAM-SHA-256": how many iterations}
     set_quota, describe_quotas
@@ -126,6 +137,12 @@ ROWS = (
     Row("user-delete", "delete a user's password", "delete_password"),
     Row("quota-set", "set a user's quota", "set_quota"),
     Row("quota-describe", "describe a user's quotas", "describe_quotas"),
+    Row("txn-produce", "transactions: abort, commit", "transact"),
+    Row("txn-fetch", "transactions: read committed", "fetch_committed"),
+    Row("txn-copy", "transactions: read, write, commit", "copy", partitions=NEW_PARTITIONS),
+    Row("txn-fence", "transactions: takeover fences", "take_over"),
+    Row("txn-list", "list transactions", "list_transactions"),
+    Row("txn-describe", "describe a transaction", "describe_transaction"),
     Row("streams", "Kafka Streams, word count", "count_words"),
     Row("kafka-connect", "Kafka Connect, distributed", "copy_lines"),
     Row("tls", "TLS", "produce", login="tls"),
@@ -143,9 +160,13 @@ ROWS = (
 
 WAITING = {
     "groups, protocol consumer": "Springtide's coordinators speak the classic protocol",
-    "transactions": "Springtide has no transactions yet",
 }
 """Rows that nothing is run for, with what they wait for."""
+
+
+def lost_records() -> list[list[str]]:
+    """Return those of transactions that are aborted."""
+    return [[f"k{number}", f"lost {number}"] for number in range(RECORDS)]
 
 
 def expected_records() -> list[list[str]]:

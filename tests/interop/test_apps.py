@@ -84,7 +84,6 @@ def test_an_application_that_ends_badly_is_told_in_its_own_words(cluster: Cluste
     outcome = run(dead, cluster, has_to_install=True, seconds=10)
     assert outcome.verdict == "fails"
     assert outcome.detail == "ended with status 1: fatal: no such thing"
-    assert run(replace(dead, wants_transactions=True), cluster, has_to_install=True).verdict == "waits"
 
 
 def test_one_that_wants_its_topics_made_before_says_so(cluster: Cluster, writer: App) -> None:
@@ -121,7 +120,6 @@ for pending in admin.create_topics([NewTopic("not/a/name", 1, 1)]).values():
         ("fails", "works after its topics are made", True),
         ("fails", "fails", False),
         ("fails", None, True),
-        ("waits", "works", False),
         ("not installed", "not installed", False),
     ],
 )

@@ -24,11 +24,13 @@ KAFKA_TOOLS = ROOT / "build" / "kafka-tools"
 JAVA_ROWS = (
     *("list", "produce-none", "offset-by-time", "delete-records"),
     *("group-list", "group-describe", "group-offsets", "group-reset", "group-delete"),
+    *("txn-list", "txn-describe"),
 )
 """A JVM each."""
 COORDINATORS = 2
 NOT_IN_THEM = {
     *((client, row) for client in PYTHON_CLIENTS for row in ("streams", "kafka-connect")),
+    *((client, f"txn-{verb}") for client in ("librdkafka", "aiokafka") for verb in ("list", "describe")),
     ("librdkafka", "group-delete-offsets"),
     ("aiokafka", "group-delete-offsets"),
     ("aiokafka", "group-delete"),

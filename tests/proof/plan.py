@@ -170,6 +170,18 @@ def steps(profile: Profile, first_seed: int, *, jobs: int) -> Sequence[Step]:
             minutes_max=90 if is_full else 15,
         ),
         step(
+            "transactions of stock clients under faults, on real processes",
+            f"tests.faults.nemesis --transactions --minutes {12 if is_full else 2} --seed {first}",
+            "tier-c-transactions",
+            minutes_max=90 if is_full else 15,
+        ),
+        step(
+            "each order billed once and no money missing, on real processes",
+            f"tests.faults.exactly_once --size {'full' if is_full else 'ci'}",
+            "real-exactly_once",
+            minutes_max=60 if is_full else 6,
+        ),
+        step(
             "a consumer group of stock clients, on real processes",
             f"tests.faults.groups --size {'full' if is_full else 'ci'}",
             "real-groups",
@@ -200,6 +212,7 @@ def exploring(first_seed: int, *, jobs: int) -> Sequence[Step]:
         "property tests": f"pytest -q -n {jobs} tests/unit --hypothesis-profile=random"
         f" --hypothesis-seed={first_seed}",
         "faults on real processes": f"tests.faults.nemesis --minutes 2 --seed {first_seed}",
+        "transactions under faults": f"tests.faults.nemesis --transactions --minutes 2 --seed {first_seed}",
     }
     return [Step(title, ("-m", *command.split()), (), 15) for title, command in commands.items()]
 

@@ -12,6 +12,7 @@ from admin_api.http.models import timestamp
 from controller.core.events import AdmitBrokers, Report
 from controller.core.last_hour import SAMPLE_MS
 from controller.shell.client_groups import MemberDetail
+from controller.shell.client_transactions import OpenProducer
 from springtide.contract.epochs import BrokerEpoch, LeaderEpoch
 from springtide.contract.groups import GroupLag, GroupNews, GroupRebalance, TopicLag
 from springtide.contract.holdings import SetAsideLog
@@ -22,6 +23,7 @@ from springtide.contract.session import DiskSpace, ProcessLoad
 from tests.kit.admin_api import plans
 from tests.kit.admin_api.coordinators import Coordinator
 from tests.kit.admin_api.rest import CLIENT_ADDRESS, Rest, controller, speaking
+from tests.kit.admin_api.transactions import hang, report_open
 from tests.kit.clocks import WALL_START_MS
 from tests.kit.controller.shell import Broker
 from tests.kit.memory.zookeeper import MemoryZooKeeper
@@ -432,6 +434,27 @@ async def coordinators_and_groups(story: Recorder) -> None:
     await story.show("removeCoordinator", "removed", "The coordinator as it was", coordinator_id=1002)
 
 
+async def transactions(story: Recorder) -> None:
+    rest = story.rest
+    await _orders(story, await _form(story))
+    await hang(rest, _coordinator(rest, 1), producer_id=3_000)
+    await report_open(rest, (3_000, 10), (4_000, 60))
+    began_ms = rest.clock.now_wall_ms() - 65_000
+    rest.transactions.add("payments-1", ("orders", 0), started_ms=began_ms, timeout_ms=900_000)
+    rest.transactions.add("payments-2", started_ms=None, state="complete_commit")
+    await story.show("listTransactions", "two", "One is open, and one that hangs is before it", sort="-age")
+    await story.show("getTransaction", "open", "It is open, and readers wait for another one")
+    await story.show("abortTransaction", "dry_run", "What it would free", dry_run=True)
+    await story.show("abortTransaction", "aborted", "Its producer is fenced, and its end is decided")
+    rest.transactions.opened["orders", 0] = [
+        OpenProducer(
+            producer_id=3_000, producer_epoch=3, coordinator_epoch=0, first_offset=10, last_timestamp_ms=None
+        )
+    ]
+    await story.show("endTransaction", "dry_run", "What it would free", {"producer_id": 3_000}, dry_run=True)
+    await story.show("endTransaction", "ended", "Readers go on", {"producer_id": 3_000})
+
+
 async def who_may_do_what(story: Recorder) -> None:
     await story.rest.post("/clusters", {"name": "prod", "configs": {AUTHORIZER: STANDARD_AUTHORIZER}})
     reads = {
@@ -559,6 +582,7 @@ STORIES: Final[tuple[Callable[[Recorder], Awaitable[None]], ...]] = (
     a_reassignment_by_hand,
     a_plan,
     coordinators_and_groups,
+    transactions,
     who_may_do_what,
     what_was_verified,
     a_log_that_was_set_aside,

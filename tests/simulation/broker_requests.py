@@ -8,6 +8,8 @@ from itertools import count
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from coordinator.core.transaction_records import TransactionPartition
+from coordinator.core.transactions.requests import PartitionsReply
 from dataplane.core.fetch import ConsumerFetch, ReplicaFetch
 from dataplane.core.fetch_session import (
     INITIAL_EPOCH,
@@ -21,15 +23,18 @@ from dataplane.core.fetch_session import (
     SessionRequest,
 )
 from dataplane.core.fetches import Evaluate, Fetch, FetchedAnswer, WaitingFetches
+from dataplane.core.guards import Guard
 from dataplane.core.results import (
     LATEST_TIMESTAMP,
     DeletionResult,
     FetchResult,
     LeaderAnswer,
     OffsetResult,
+    TxnContext,
 )
 from springtide.contract.epochs import BrokerEpoch, LeaderEpoch
 from springtide.contract.partition_state import PartitionKey
+from springtide.node.sharding import TRANSACTIONS_TOPIC
 from springtide.wire import produced_records
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch_request import LogMark
@@ -44,6 +49,8 @@ from tests.simulation.clients import (
     ReadAnswer,
     ReadCall,
 )
+from tests.simulation.controller_node import process_name
+from tests.simulation.transaction_calls import PASSING, MarkerCall, question_of
 from tests.simulation.violation import Violation
 
 if TYPE_CHECKING:
@@ -145,6 +152,8 @@ class BrokerRequests:
                 answer(None)
             case ProduceCall():
                 self._produce(request, answer)
+            case MarkerCall():
+                self._write_marker(request, answer)
             case MendCall(broker_id=broker_id, key=key, position=position):
                 max_bytes = min(position.max_bytes, node.cluster.options.fetch_bytes_max)
                 fetch = ReplicaFetch(broker_id, BrokerEpoch(request.broker_epoch), position, max_bytes)
@@ -237,7 +246,9 @@ class BrokerRequests:
         position = FetchPosition(
             request.offset, LeaderEpoch(request.last_fetched_epoch), LeaderEpoch(request.leader_epoch)
         )
-        fetch = ConsumerFetch(position, READ_BYTES_MAX, is_debugging=request.is_debugging)
+        fetch = ConsumerFetch(
+            position, READ_BYTES_MAX, is_debugging=request.is_debugging, isolation=request.isolation
+        )
         result, effects = replica.role.on_consumer_fetch(fetch, now_ms=node.now_ms)
         node.cluster.marks.on_read(replica, result, is_debugging=request.is_debugging)
         node.run(request.key, effects)
@@ -249,6 +260,7 @@ class BrokerRequests:
             result.log_start_offset,
             result.diverging,
             0 if result.compacted is None else result.compacted.tombstone_floor,
+            result.aborted or (),
         )
 
     def _delete(self, request: DeleteCall, answer: Callable[[DeletionResult], None]) -> None:
@@ -289,8 +301,57 @@ class BrokerRequests:
         node.cluster.oracle.on_replica_touched(node, key)
         return result
 
-    def _produce(self, request: ProduceCall, answer: Callable[[Any], None]) -> None:
+    def _write_marker(self, request: MarkerCall, answer: Callable[[ErrorCode], None]) -> None:
+        """As dataplane/handlers/write_txn_markers.py does."""
         node = self.node
+        replica = node.replicas.get(request.key)
+        if replica is None:
+            answer(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return
+        result, effects = replica.role.write_marker(
+            request.marker,
+            waiter=answer,
+            expires_ms=node.now_ms + PRODUCE_WAIT_MS,
+            now_ms=node.now_ms,
+            wall_ms=node.time.wall_ms(),
+        )
+        if not result.is_waiting:
+            answer(result.error)
+        node.run(request.key, effects)
+        node.cluster.oracle.on_replica_touched(node, request.key)
+
+    def _verify(self, request: ProduceCall, guard: Guard, answer: Callable[[Any], None]) -> None:
+        """Ask the transaction's coordinator, and append again once it has confirmed it (KIP-890)."""
+        node, txn = self.node, request.txn
+        assert txn is not None
+        header, state = decode_header(request.batch), node.replicas[request.key].state
+        owner = node.view.shard_owner(TRANSACTIONS_TOPIC, 0)
+        if owner is None or state is None:
+            answer(ProduceAnswer(ErrorCode.NOT_ENOUGH_REPLICAS, -1))
+            return
+        question = question_of(
+            txn.transactional_id,
+            (header.producer_id, header.producer_epoch),
+            (TransactionPartition(state.topic, state.partition),),
+            version=1 + txn.is_v2,
+        )
+
+        def verified(reply: Any) -> None:
+            error = reply.errors[0][1] if isinstance(reply, PartitionsReply) else reply
+            if error is ErrorCode.NONE:
+                node.cluster.marks.reached("transaction.verified")
+                self._produce(request, answer, guard)
+            else:
+                told = ErrorCode.NOT_ENOUGH_REPLICAS if error in PASSING else error
+                answer(ProduceAnswer(told, -1))
+
+        lost = partial(verified, None)
+        node.call(process_name(owner.broker_id), question, verified, lost, timeout_ms=PRODUCE_WAIT_MS / 3)
+
+    def _produce(
+        self, request: ProduceCall, answer: Callable[[Any], None], guard: Guard | None = None
+    ) -> None:
+        node, txn = self.node, request.txn
         replica = node.replicas.get(request.key)
         if replica is None:
             answer(ProduceAnswer(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1))
@@ -323,7 +384,11 @@ class BrokerRequests:
             expires_ms=now_ms + PRODUCE_WAIT_MS,
             now_ms=now_ms,
             wall_ms=node.time.wall_ms(),
+            txn=None if txn is None else TxnContext(txn.transactional_id, txn.is_v2, guard),
         )
+        if result.must_verify is not None:
+            self._verify(request, result.must_verify, answer)
+            return
         base_offset = result.base_offset
         node.cluster.marks.on_produced(replica, result, end_offset)
         if result.is_waiting:

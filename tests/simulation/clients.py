@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dataplane.core.fetch_session import FetchPosition
 from dataplane.core.results import DeletionResult
+from dataplane.core.transactions import IsolationLevel
 from springtide.contract.partition_state import NO_LEADER, PartitionKey
 from springtide.wire import produced_records
 from springtide.wire.errors import ErrorCode
-from springtide.wire.fetch_response import EpochEnd
+from springtide.wire.fetch_response import AbortedTransaction, EpochEnd
 from springtide.wire.record_batch import HEADER_BYTES, crc_is_valid, decode_header, iter_headers
 from springtide.wire.records import NewRecord, encode_batch, seal_batch
 from tests.simulation.clock import WALL_START_MS
@@ -52,10 +53,18 @@ def told_wrong(batch: bytes, at_ms: int, random: Random) -> bytes:
     return seal_batch(decode_header(batch)._replace(max_timestamp=claimed), batch[HEADER_BYTES:])
 
 
+class TxnOfClient(NamedTuple):
+    """What a producer says of the transaction of its batch."""
+
+    transactional_id: str
+    is_v2: bool
+
+
 class ProduceCall(NamedTuple):
     key: PartitionKey
     batch: bytes
     acks: int
+    txn: TxnOfClient | None = None
 
 
 class ProduceAnswer(NamedTuple):
@@ -72,6 +81,7 @@ class ReadCall(NamedTuple):
     offset: int | None
     is_debugging: bool = False
     last_fetched_epoch: int = -1
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
 
 
 class MendCall(NamedTuple):
@@ -90,6 +100,7 @@ class ReadAnswer(NamedTuple):
     log_start_offset: int = -1
     diverging: EpochEnd | None = None
     tombstone_floor: int = 0
+    aborted: tuple[AbortedTransaction, ...] = ()
 
 
 class DeleteCall(NamedTuple):

@@ -44,6 +44,7 @@ from tests.simulation.oracle import Committed, Content, Ghost, Oracle, content_o
 from tests.simulation.releases.mixed import LAST_LEVEL, Mixed
 from tests.simulation.shards import Shards
 from tests.simulation.sightings import Sightings
+from tests.simulation.transaction_shards import TransactionShards
 from tests.simulation.violation import Violation
 from tests.simulation.zookeeper import ModelZooKeeper, Znode, ZooKeeperOptions
 
@@ -151,7 +152,8 @@ class Cluster:
         self.consumers: list[Consumer] = []
         for key in self.keys:
             self.add_clients(key)
-        self.shards = Shards(self) if options.coordinators else None
+        new_shards = TransactionShards if options.transactions else Shards
+        self.shards = new_shards(self) if options.coordinators else None
         self.operator = Operator(self)
         self.mixed = Mixed(self) if options.mixed else None
         self.ongoing = OngoingFaults(self.events)

@@ -80,7 +80,7 @@ class Compacting:
         if agreed_ms is None or options is None or (leader := replica.leading) is None:
             return
         log: Any = replica.log
-        dirt = log.dirt(replica.high_watermark, before_ms=agreed_ms - options.min_compaction_lag_ms)
+        dirt = log.dirt(replica.last_stable_offset, before_ms=agreed_ms - options.min_compaction_lag_ms)
         effects = leader.decide_round(
             dirt, agreed_ms=agreed_ms, now_ms=node.now_ms, wall_ms=node.time.wall_ms()
         )

@@ -52,7 +52,6 @@ from controller.core.records import (
     UpgradeRecord,
     UserRecord,
 )
-from controller.core.shards import missing_topics
 from controller.core.witnesses import TermStart
 from controller.shell.levels import UnsupportedLevel, check_level
 from controller.shell.loop_watch import LoopWatch
@@ -330,7 +329,7 @@ class ControllerNode(Process):
             answer(reply)
 
     def _submit_tick(self) -> None:
-        is_missing = self.machine is not None and missing_topics(self.machine.image)
+        is_missing = self.machine is not None and self.machine.missing_topics
         fresh_id = self.new_topic_id() if is_missing else None
         tick = Tick(wall_ms=self.clock.wall_ms, fresh_id=fresh_id, expired_ms=int(self.events.now_ms))
         self.submit(tick, lambda _: None)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from controller.core.records import partition_key
 from springtide.contract.errors import ControllerError
 from springtide.contract.partition_state import PartitionState, WriterId
 from springtide.contract.session import (
@@ -62,12 +61,12 @@ class CoordinatorLink(ControllerLink):
 
     def _next_beat(self) -> Beat:
         request = self.session.heartbeat(self.witness)
-        return self._beat(structs.replace(request, level=self.node.tell_level()))
+        wants = self.node.shards.wants_transactions
+        return self._beat(structs.replace(request, level=self.node.tell_level(), wants_transactions=wants))
 
     def _apply(self, batch: UpdateBatch) -> bool:
         for state in batch.partitions:
-            if partition_key(state) == self.node.shards.key:
-                self.node.on_state(state)
+            self.node.on_state(state)
         if self.session.on_applied(batch, ()):
             seen = self.seen
             self.seen = seen._replace(

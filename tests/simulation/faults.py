@@ -26,6 +26,7 @@ from tests.simulation import (
     kinds_releases,
     kinds_scripts,
     kinds_topics,
+    kinds_transactions,
     kinds_workers,
 )
 from tests.simulation.cluster import Cluster
@@ -49,6 +50,7 @@ __all__ = [
     "kinds_releases",
     "kinds_scripts",
     "kinds_topics",
+    "kinds_transactions",
     "kinds_workers",
 ]
 
@@ -70,6 +72,7 @@ MODULES = (
     kinds_topics,
     kinds_releases,
     kinds_kept,
+    kinds_transactions,
 )
 _PLACE = {module.__name__: number for number, module in enumerate(MODULES)}
 

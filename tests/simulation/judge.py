@@ -35,7 +35,7 @@ def final_read(cluster: Cluster) -> None:
     Unreadable when a leader refuses. The shard's log has a judge of its own (shards.py).
     """
     for key in cluster.keys:
-        if cluster.shards is not None and key == cluster.shards.key:
+        if cluster.shards is not None and cluster.shards.judges(key):
             continue
         state = cluster.truth(key)
         replica = None if state is None else cluster.brokers[state.leader].replicas.get(key)
@@ -71,7 +71,7 @@ def dump_replicas(cluster: Cluster) -> None:
     """The contents of every log on every disk, of replicas that run and of those that do not."""
     for broker in cluster.brokers.values():
         for key, log in sorted(broker.disk.logs.items()):
-            if cluster.shards is not None and key == cluster.shards.key:
+            if cluster.shards is not None and cluster.shards.judges(key):
                 continue
             replica = broker.replicas.get(key)
             high_watermark = None if replica is None else replica.high_watermark

@@ -169,6 +169,16 @@ DECLARED: dict[str, int] = {
     "shard.tells.that.metadata.went.back": WATCHED,
     "coordinator.forgotten": COMMON,
     "coordinator.stopped": COMMON,
+    # Transactions, in sweeps of their family alone.
+    "transaction.commit": WATCHED,
+    "transaction.abort": WATCHED,
+    "transaction.left": WATCHED,
+    "transaction.given.up": WATCHED,
+    "transaction.verified": WATCHED,
+    "transaction.marker.sent.again": WATCHED,
+    "transaction.new.producer.id": WATCHED,
+    "transaction.message.late": WATCHED,
+    "transaction.killed.between.steps": WATCHED,
     # What operators do.
     "deletion.done": COMMON,
     "minimum.in.force": COMMON,

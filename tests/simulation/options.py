@@ -47,6 +47,7 @@ class ClusterOptions:
     family: half of the strikes are of this family (schedule.FAMILIES); "": all kinds alike.
     workers: so many of the brokers are workers of one host, again and again; 0: each is alone.
     mixed: processes are of two releases, this one and the last (releases/mixed.py).
+    transactions: coordinators have groups and transactions, with producers of both versions.
     """
 
     brokers: int = 3
@@ -90,6 +91,7 @@ class ClusterOptions:
     family: str = ""
     workers: int = 0
     mixed: bool = False
+    transactions: bool = False
 
     @property
     def members(self) -> dict[int, int | None]:
@@ -209,6 +211,22 @@ def of_family(options: ClusterOptions, family: str) -> ClusterOptions:
     """Return the options for a sweep of one family: in that of hosts with workers brokers are workers, in
     that of two releases processes are of either."""
     options = replace(options, family=family, mixed=family == "mixed")
+    if family == "transactions":
+        return replace(
+            options,
+            transactions=True,
+            coordinators=max(2, options.coordinators),
+            brokers=max(3, options.brokers),
+            partitions=1,
+            replication_factor=max(3, options.replication_factor),
+            min_insync_replicas=max(2, options.min_insync_replicas),
+            producers=1,
+            plain_producers=0,
+            topics_max=0,
+            plans=False,
+            over_budget=False,
+            compacted=False,
+        )
     if family != "workers":
         return options
     brokers = max(4, options.brokers)

@@ -182,6 +182,9 @@ class Oracle:
         verified = self._verified.get((broker.broker_id, key), -1)
         if not high_watermark <= verified <= log_end:
             self._check_matching(broker.broker_id, log, key, high_watermark)
+        shards = self.cluster.shards
+        if shards is not None:
+            shards.on_replica_touched(broker, key, replica)
         if replica.leading is not None:
             self._check_lease(broker)
             state = self.cluster.truth(key)
@@ -230,16 +233,17 @@ class Oracle:
                     f"{key} high watermark {high_watermark} on broker {broker.broker_id} in leader epoch "
                     f"{replica.leader_epoch}, but broker {member} fetched only {evidence.get(member)}",
                 )
-        ghost = self.ghosts[key]
+        ghost, shards = self.ghosts[key], self.cluster.shards
         if ghost.end_offset < high_watermark:
             log: Any = replica.log
+            is_kept = self.cluster.options.compacted or (shards is not None and shards.keeps(key))
             for header in headers_of(log, ghost.end_offset, high_watermark):
-                ghost.append(header, log.data_of(header) if self.cluster.options.compacted else b"")
+                ghost.append(header, log.data_of(header) if is_kept else b"")
             state = self.cluster.truth(key)
             if state is not None and not self._is_back:
                 self._check_candidates(key, state)
-        if self.cluster.shards is not None and key == self.cluster.shards.key:
-            self.cluster.shards.on_committed(replica.log, ghost.end_offset)
+        if shards is not None:
+            shards.on_high_watermark(key, replica.log, ghost.end_offset)
 
     # --- clocks -----------------------------------------------------------------------------------------
 
@@ -569,7 +573,7 @@ class Oracle:
         for key in cluster.keys:
             ghost = self.ghosts[key]
             contents = [committed.content for committed in ghost.batches]
-            known = [content for content in contents if content.producer_id >= 0]
+            known = [content for content in contents if content.producer_id >= 0 <= content.base_sequence]
             if len(known) != len(set(known)):
                 raise Violation("I23", f"{key} holds a batch twice")
             where: dict[Content, int] = {}

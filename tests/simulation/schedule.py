@@ -63,12 +63,14 @@ FAMILIES: dict[str, str] = {
     "topics": "a topic is deleted and made again",
     "kept": "a topic is deleted, kept and restored",
     "mixed": "two releases run in one cluster",
+    "transactions": "transactions, their words late and twice, their ends cut short",
 }
 
 #: Families that only tier A has: no process is put back in time, no host of real processes has workers,
 #: operators of tier B make topics again in every run with churn and restore none, and real processes of two
-#: releases have tests of their own (tests/upgrade).
-CORES_ONLY = frozenset({"host", "workers", "topics", "kept", "mixed"})
+#: releases have tests of their own (tests/upgrade). Real clients with transactions are struck in
+#: tests/faults/exactly_once and by the nemesis.
+CORES_ONLY = frozenset({"host", "workers", "topics", "kept", "mixed", "transactions"})
 
 KINDS: dict[str, Kind] = {}
 

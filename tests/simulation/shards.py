@@ -18,9 +18,10 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from operator import itemgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from controller.core.events import AdmitCoordinators, MaintainCoordinators, RemoveMember
 from controller.core.records import MemberKind
@@ -31,16 +32,32 @@ from coordinator.core.shard import ShardPhase
 from dataplane.core.compaction.rounds import decode_round
 from dataplane.core.log_port import LogPort
 from springtide.contract.partition_state import NO_COORDINATOR, PartitionKey, Shard, TopicState, WriterId
+from springtide.node.sharding import GROUPS_TOPIC
 from springtide.wire.record_batch import BatchHeader, iter_headers
 from springtide.wire.records import Record, iter_records
-from tests.kit.coordinator.counter import CELLS, COUNTER, Increment, client_key, decode_last
+from tests.kit.coordinator.counter import (
+    CELLS,
+    COUNTER,
+    CounterMachine,
+    Increment,
+    client_key,
+    decode_last,
+)
 from tests.simulation.controller_node import FIRST_COORDINATOR_ID
-from tests.simulation.coordinator_node import SHARDS_SIMULATED, CoordinatorNode
+from tests.simulation.coordinator_node import (
+    BATCH_BYTES_MAX,
+    SHARDS_SIMULATED,
+    TICK_MS_MAX,
+    CoordinatorNode,
+)
 from tests.simulation.counter_clients import CounterClient, Question
+from tests.simulation.shard_seat import ShardSeat
 from tests.simulation.violation import Violation
 
 if TYPE_CHECKING:
     from coordinator.core.shard import ShardRuntime
+    from dataplane.core.replica import Replica
+    from tests.simulation.broker_node import BrokerNode
     from tests.simulation.cluster import Cluster
 
 ACTOR = "operator"
@@ -61,6 +78,8 @@ class Shards:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.key: PartitionKey | None = None
+        #: Of the topics of coordinators, by name.
+        self.topic_ids: dict[str, str] = {}
         ids = range(FIRST_COORDINATOR_ID, FIRST_COORDINATOR_ID + cluster.options.coordinators)
         self.nodes = [CoordinatorNode(coordinator_id, cluster, self) for coordinator_id in ids]
         self.wanted: dict[int, tuple[bool, bool]] = {}
@@ -89,13 +108,35 @@ class Shards:
 
     @property
     def keys(self) -> list[PartitionKey]:
-        return [] if self.key is None else [(self.key[0], number) for number in range(SHARDS_SIMULATED)]
+        return [(topic_id, n) for topic_id in self.topic_ids.values() for n in range(SHARDS_SIMULATED)]
 
     @property
     def shard(self) -> Shard | None:
         """What ZooKeeper holds; None: nothing."""
         state = None if self.key is None else self.cluster.truth(self.key)
         return None if state is None else state.shard
+
+    # --- coordinators -----------------------------------------------------------------------------------
+
+    @property
+    def wants_transactions(self) -> bool:
+        """Return whether clients ask coordinators for transactions."""
+        return False
+
+    def seats_of(self, node: CoordinatorNode) -> dict[str, ShardSeat]:
+        """Return what a coordinator runs: the shard that counts."""
+        tick_ms = min(2 * self.cluster.options.pace_ms, TICK_MS_MAX)
+        seat = ShardSeat(
+            node,
+            partial(CounterMachine, tick_ms=tick_ms),
+            batch_bytes_max=BATCH_BYTES_MAX,
+            on_step=lambda _: self.check(node),
+        )
+        return {GROUPS_TOPIC: seat}
+
+    def take(self, node: CoordinatorNode, request: Any, answer: Callable[[Any], None]) -> None:
+        """A request comes to a coordinator."""
+        node.seat.take(request, answer)
 
     # --- life -------------------------------------------------------------------------------------------
 
@@ -113,12 +154,17 @@ class Shards:
 
     def on_topic(self, topic: TopicState) -> None:
         """The controller publishes a topic."""
-        if topic.topic in COORDINATOR_TOPICS and self.key is None:
+        if topic.topic in COORDINATOR_TOPICS and not topic.deleting and topic.topic not in self.topic_ids:
+            self.topic_ids[topic.topic] = topic.topic_id
+            self._exist([key for key in self.keys if key[0] == topic.topic_id])
+        if topic.topic == GROUPS_TOPIC and self.key is None:
             self.key = (topic.topic_id, 0)
-            self.cluster.keys += self.keys
-            self.cluster.living.update(self.keys)
             for client in self.clients:
                 client.go_on()
+
+    def _exist(self, keys: list[PartitionKey]) -> None:
+        self.cluster.keys += keys
+        self.cluster.living.update(keys)
 
     def _look(self) -> None:
         self.look_after()
@@ -197,6 +243,22 @@ class Shards:
         return None
 
     # --- judging ----------------------------------------------------------------------------------------
+
+    def keeps(self, key: PartitionKey) -> bool:
+        """Return whether the bytes of a partition's batches are needed to judge it."""
+        return False
+
+    def judges(self, key: PartitionKey) -> bool:
+        """Return whether the checker of histories leaves the partition to this judge."""
+        return key == self.key
+
+    def on_replica_touched(self, broker: BrokerNode, key: PartitionKey, replica: Replica) -> None:
+        pass
+
+    def on_high_watermark(self, key: PartitionKey, log: LogPort, end_offset: int) -> None:
+        """More of a partition is committed."""
+        if key == self.key:
+            self.on_committed(log, end_offset)
 
     def on_committed(self, log: LogPort, end_offset: int) -> None:
         """The log is committed up to this offset."""

@@ -22,9 +22,9 @@ from pathlib import Path
 
 from tests.proof.part import Part, save
 from tests.proof.table import aligned
-from tests.simulation.group_walks import walk_failure
 from tests.simulation.options import ClusterOptions, draw_options, of_family
 from tests.simulation.planted import PLANTS, Plant, planted
+from tests.simulation.random_walks import walk_failure
 from tests.simulation.run import run_seed
 from tests.simulation.scenarios.all import SCENARIOS
 from tests.simulation.scenarios.registry import play
@@ -40,25 +40,25 @@ ROOT = Path(__file__).parents[2]
 @dataclass(frozen=True, slots=True, order=True)
 class Run:
     """Of a scenario, or of a seed alone. family: of the seed's strikes. coordinators, compacted: of the
-    seed's cluster. walks: the seed is of the random walk of a group's clients."""
+    seed's cluster. walks: the random walk that the seed is of (random_walks.WALKS)."""
 
     seed: int
     scenario: str = ""
     family: str = ""
     coordinators: int = 0
     compacted: bool = False
-    walks: bool = False
+    walks: str = ""
 
     @property
     def title(self) -> str:
         if self.walks:
-            return f"walk {self.seed}"
+            return f"walk {self.seed} of {self.walks}"
         return self.scenario.partition(" ")[0] if self.scenario else f"seed {self.seed}"
 
     def failure(self) -> tuple[str, str] | None:
         """(rule, what failed). A moment that was not reached has no rule: it is ""."""
         if self.walks:
-            return walk_failure(self.seed)
+            return walk_failure(self.walks, self.seed)
         if self.scenario:
             (scenario,) = (each for each in SCENARIOS if each.title == self.scenario)
             played = play(scenario, self.seed)

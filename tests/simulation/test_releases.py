@@ -8,10 +8,10 @@ import pytest
 from controller.core.events import CreateTopic
 from controller.core.records import Cause, Change, LevelRecord
 from controller.shell import rows
+from dataplane.core.transactions import IsolationLevel
 from springtide.contract.epochs import ControllerEpoch
-from springtide.contract.errors import ControllerError
 from springtide.contract.session import RegisterResponse
-from springtide.levels import Level
+from springtide.levels import NEWEST, Level
 from springtide.node.controller_client import Seen
 from tests.kit.memory.log import MemoryLog
 from tests.simulation.cluster import Cluster
@@ -20,7 +20,7 @@ from tests.simulation.network import Unreadable
 from tests.simulation.options import draw_options, of_family
 from tests.simulation.releases.crossing import received
 from tests.simulation.releases.files import found
-from tests.simulation.releases.mixed import Mixed
+from tests.simulation.releases.mixed import LAST_LEVEL, Mixed
 from tests.simulation.releases.source import DRIVERS, PREFIX, last, renamed
 from tests.simulation.releases.translation import Release, release_of, translated
 from tests.simulation.run import run_seed
@@ -85,6 +85,11 @@ def test_a_value_goes_to_the_last_release_and_back() -> None:
     assert translated(asked, Release.THIS) == event
 
 
+def test_a_number_that_the_last_release_has_no_name_for_is_a_number_there() -> None:
+    told = translated(IsolationLevel.READ_COMMITTED, Release.LAST)
+    assert (told, type(told)) == (1, int)
+
+
 def test_a_disk_goes_to_the_last_release_and_back_with_its_logs() -> None:
     disk = Disk("dir-1", logs={("t", 0): MemoryLog(log_start_offset=7)})
     other = translated(disk, Release.LAST, objects=True)
@@ -94,15 +99,12 @@ def test_a_disk_goes_to_the_last_release_and_back_with_its_logs() -> None:
     assert again.logs["t", 0].log_start_offset == again.logs["t", 0].log_end_offset == 7
 
 
-@pytest.mark.parametrize(("level", "read"), [(0, (3, "one", 8)), (1, (-1, "", -1))])
-def test_what_a_broker_was_told_is_read_from_the_bytes_that_the_other_release_wrote(
-    level: int, read: tuple[int, str, int]
-) -> None:
-    seen = Seen(ControllerEpoch(3), "one", 8, Level(level))
+@pytest.mark.parametrize("level", [LAST_LEVEL, NEWEST])
+def test_what_a_broker_was_told_is_read_from_the_bytes_that_the_other_release_wrote(level: Level) -> None:
+    seen = Seen(ControllerEpoch(3), "one", 8, level)
     other = found(Disk("dir-1", seen=seen), Release.LAST)
     assert type(other.seen).__module__ == "last_springtide.node.controller_client"
-    assert other.seen == read  # 0.1 forgets a file of a higher level
-    assert found(other, Release.THIS).seen == (*read, 0)
+    assert other.seen == found(other, Release.THIS).seen == seen
 
 
 def test_a_message_is_read_by_the_receivers_classes_or_refused() -> None:
@@ -111,7 +113,7 @@ def test_a_message_is_read_by_the_receivers_classes_or_refused() -> None:
     assert type(read).__module__ == "last_springtide.contract.session"
     assert read.controller_epoch == 3
     with pytest.raises(Unreadable, match="RegisterResponse can't be read by the last release"):
-        received(RegisterResponse(error=ControllerError.UNSUPPORTED_LEVEL), Release.LAST)
+        received(msgspec.structs.replace(answer, level="high"), Release.LAST)
 
 
 def test_a_row_that_the_last_release_would_write_otherwise_is_a_violation(
@@ -121,11 +123,18 @@ def test_a_row_that_the_last_release_would_write_otherwise_is_a_violation(
     assert cluster.mixed is not None
     change = Change(cause=Cause.UPGRADE_POSSIBLE, at_ms=0)
     state = cluster.zookeeper.nodes["cluster"].value
-    with pytest.raises(Violation, match="U2: cluster is unreadable to the last release"):
-        cluster.mixed.row("cluster", msgspec.structs.replace(state, change=change), Release.THIS)
     original = rows.encode_row
     monkeypatch.setattr(
-        rows, "encode_row", lambda record, version: original(record, version)[:-1] + b',"new":1}'
+        rows,
+        "encode_row",
+        lambda record, version: original(record, version).replace(b"upgrade_possible", b"of_next_year"),
+    )
+    with pytest.raises(Violation, match="U2: cluster is unreadable to the last release"):
+        cluster.mixed.row("cluster", msgspec.structs.replace(state, change=change), Release.THIS)
+    monkeypatch.setattr(
+        rows,
+        "encode_row",
+        lambda record, version: original(record, version).replace(b'"configs":{},', b""),
     )
     with pytest.raises(Violation, match=r"U2: cluster is .*, and the last release makes"):
         cluster.mixed.row("cluster", state, Release.THIS)
@@ -144,12 +153,12 @@ def test_the_level_is_raised_once_and_only_while_all_members_are_of_this_release
 
     cluster.zookeeper.nodes["broker/1"] = Znode(None, 0)
     mixed.running["broker-1"] = Release.LAST
-    raised(1)  # it was of the other release a moment ago
-    with pytest.raises(Violation, match="U3: the level falls from 1 to 0"):
-        mixed.row("level", LevelRecord(level=Level(0), change=change), Release.THIS)
+    raised(NEWEST)  # it was of the other release a moment ago
+    with pytest.raises(Violation, match=f"U3: the level falls from {NEWEST} to {LAST_LEVEL}"):
+        mixed.row("level", LevelRecord(level=LAST_LEVEL, change=change), Release.THIS)
     cluster.events.run(100 * cluster.options.grace_ms)
-    with pytest.raises(Violation, match="U4: the level is raised to 1, and broker-1 is of the last release"):
-        raised(1)
+    with pytest.raises(Violation, match=f"U4: the level is raised to {NEWEST}, and broker-1 is of"):
+        raised(NEWEST)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -52,7 +52,7 @@ def test_a_planted_bug_is_found_by_the_scenario_made_for_it(name: str) -> None:
 def test_a_planted_bug_of_groups_is_found_by_the_walk_of_their_clients() -> None:
     bug = next(bug for bug in PLANTS if bug.name == "refused_assignments_are_ignored")
     found = hunt(bug)
-    assert (found.rule, found.by) == ("walk", "walk 0")
+    assert (found.rule, found.by) == ("walk", "walk 0 of groups")
     assert [failure_without_bug(run) for run in found.runs] == [None]
 
 

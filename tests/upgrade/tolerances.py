@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from springtide.levels import KEPT_DELETED_TOPICS, Feature
+from springtide.levels import KEPT_DELETED_TOPICS, TRANSACTIONS, Feature
 
 _IGNORED = "a field of a message: a process of 0.1 ignores what it does not know"
+_OF_TRANSACTIONS = "a field of a message, None or empty where no transaction is; 0.2 ignores it"
 _OF_RECEIVERS = "what a receiver makes of a word that it does not know; never sent, never stored"
 _UNSET_AT_0 = "UNSET, and so not in the row, while the cluster is at level 0"
 
@@ -26,7 +27,13 @@ NEW: Final[Mapping[str, str | Feature]] = {
     "CoordinatorRegistration.levels": _UNSET_AT_0,
     "ClaimRow.levels": "an ephemeral row, of which a controller of 0.1 ignores the field",
     "ControllerError:unsupported_level": "told only to processes that told levels, which 0.1 does not",
+    "HeartbeatRequest.transactions": _OF_TRANSACTIONS,
+    "HeartbeatRequest.wants_transactions": "a field of a message; 0.2 ignores it, and has no transactions",
+    "HeartbeatResponse.suspects": _OF_TRANSACTIONS,
+    "PartitionLag.transactions": _OF_TRANSACTIONS,
     "Cause:upgrade_finalized": "the change that ends level 0",
+    "Subject.producer_id": TRANSACTIONS,
+    "Subject.transactional_id": TRANSACTIONS,
     "TopicState.kept": KEPT_DELETED_TOPICS,
     "UpdateBatch.kept_topics": KEPT_DELETED_TOPICS,
     "Cause:topic_restored": KEPT_DELETED_TOPICS,

@@ -96,6 +96,19 @@ export function deleteGroup(own, id) {
   return { title: `Delete group ${id}`, before: "Its offsets go with it: clients that come back begin where auto.offset.reset says.", request: () => ({ method: "DELETE", path: own }) };
 }
 
+export function abortTransaction(own, id) {
+  return { title: `Abort the transaction of ${id}`, before: "Its producer is fenced: it gets an error, and has to begin again.", request: () => ({ method: "POST", path: `${own}:abort`, body: {} }) };
+}
+
+/** item: a transaction that hangs. */
+export function endHanging({ path }, { topic, partition, producer_id: producer }) {
+  return {
+    title: `End the transaction of producer ${producer} in ${topic}-${partition}`,
+    before: "The partition's leader ends it as aborted: nothing else will.",
+    request: () => ({ method: "POST", path: `${path}/topics/${encodeURIComponent(topic)}/partitions/${partition}:end-transaction`, body: { producer_id: producer } }),
+  };
+}
+
 /** own: the broker's address. */
 export function drainBroker(own, id) {
   return { title: `Drain broker ${id}`, fields: [THROTTLE], versionOf: own, request: (values) => ({ method: "POST", path: `${own}:drain`, body: numbers(values, ["throttle_bytes_per_s"]) }) };

@@ -18,7 +18,7 @@ const PHONE_SORT = "sort";
  * noun: of the path and the address ("topics"). title: also its table's name. order: by default. columns: { text, kind: a
  * class, sort: the API's order (with a minus: the first click sorts descending), cell(item, context) }. nameOf(item).
  * favourite: the API's parameter for whole names; null: it has no favourites. filters: parameters that come from the
- * address as they are. about(answer): nodes above the table. empty: what is said of a cluster that has none. tools:
+ * address as they are. about(answer, context): nodes above the table. empty: what is said of a cluster that has none. tools:
  * more of them. beside(context): what else is asked for, given to cells as context.beside. told(failure): what is
  * shown instead of the list, { failure, says }. */
 export function listView({ noun, title, order, columns, nameOf, favourite = null, filters = [], about = () => null, empty, tools = () => [], beside = () => null, told = (failure) => Promise.reject(failure) }) {
@@ -47,11 +47,11 @@ export function listView({ noun, title, order, columns, nameOf, favourite = null
       const starred = new Set(favourites.map(nameOf));
       const items = [...favourites, ...list.items.filter((item) => !starred.has(nameOf(item)))];
       const isNarrowed = ["q", ...filters].some((name) => route.query.get(name));
-      if (items.length === 0) return show(body, about(list), h("p", { class: "empty" }, isNarrowed ? "None is like this." : empty));
+      if (items.length === 0) return show(body, about(list, context), h("p", { class: "empty" }, isNarrowed ? "None is like this." : empty));
       const shown = { ...context, beside: answer.beside };
       return show(
         body,
-        about(list),
+        about(list, context),
         table(
           title,
           columns.map(({ text, kind, sort }) => [text, kind, sort ? heading(route, sort, order) : null]),

@@ -25,6 +25,8 @@ export function outcomeOf({ body }, { method, path }) {
   if ("is_read_only" in body) return [line(`make ${body.name} ${settingText(body.name, body.value)}, from ${body.source}`)];
   if ("protocol_type" in body) return line(`delete the ${words(body.state)} group ${body.group_id} with its offsets`);
   if ("until" in body) return line(`${method === "DELETE" ? "end the silence that would last" : "silence alarms"} until ${body.until}`);
+  if ("fences" in body) return [line(`end it as aborted from offset ${count(body.first_offset)}: ${freedText(body.freed_records)}`), warnings(body.fences === null ? [] : [`${body.fences} still has its producer epoch: it is fenced first, and what it has open elsewhere is aborted`])];
+  if ("freed_records" in body) return ofAbort(body);
   if ("group_id" in body) return ofOffsets(body);
   if (body.items?.[0]?.coordinator_id !== undefined) return line(`admit ${body.items.map((item) => `coordinator ${item.coordinator_id} at ${item.endpoint}`).join(", ")}`);
   if (body.kind && body.steps) return [line(`leave the operation ${words(body.state)}${method === "PATCH" ? `, ${body.progress.throttle_bytes_per_s === null ? "unthrottled" : `at ${bytes(body.progress.throttle_bytes_per_s)}/s for each broker`}` : ""}`), body.cancellation ? line(body.cancellation.detail) : null, warnings(body.blocked.map((item) => item.detail))];
@@ -117,6 +119,18 @@ function ofElections({ elected, refused }) {
     line(`move ${plural(elected.length, "leader")} back`),
     listed("Which", elected.map((one) => `${one.topic}-${one.partition}: broker ${one.leader}`)),
     warnings(refused.map((one) => `${one.topic}-${one.partition}: ${one.detail}`)),
+  ];
+}
+
+function freedText(freed) {
+  return freed === null ? "how many records readers get by it is not known" : `readers get ${plural(freed, "record")} by it`;
+}
+
+function ofAbort({ freed_records: freed, partitions }) {
+  const where = partitions.length === 0 ? "which is open in no partition" : `open in ${plural(partitions.length, "partition")}`;
+  return [
+    line(`abort the transaction, ${where}: ${freedText(freed)}`),
+    listed("Where", partitions.map((item) => `${item.topic}-${item.partition}: ${item.waiting_records === null ? "unknown" : `${count(item.freed_records)} of ${plural(item.waiting_records, "record")} that wait`}`)),
   ];
 }
 

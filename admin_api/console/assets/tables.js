@@ -83,6 +83,8 @@ function alarmedOf(alarm, cluster) {
     alarm.topic !== null ? h("a", { href: hrefOf(cluster, "topics", alarm.topic) }, `${alarm.topic}-${alarm.partition}`) : null,
     alarm.broker_id !== null ? h("a", { href: hrefOf(cluster, "brokers", alarm.broker_id) }, `broker ${alarm.broker_id}`) : null,
     alarm.group_id !== null ? h("a", { href: hrefOf(cluster, "groups", alarm.group_id) }, `group ${alarm.group_id}`) : null,
+    alarm.transactional_id !== null ? h("a", { href: hrefOf(cluster, "transactions", alarm.transactional_id) }, `transaction ${alarm.transactional_id}`) : null,
+    alarm.producer_id !== null ? h("a", { href: hrefOf(cluster, "transactions") }, `producer ${alarm.producer_id}`) : null,
   ].filter((part) => part !== null);
   return about.length === 0 ? "the cluster" : about.flatMap((part, index) => (index > 0 ? [", ", part] : [part]));
 }

@@ -11,6 +11,7 @@ import { recordsView } from "./records.js";
 import { operationView, operationsView } from "./operations.js";
 import { changesView } from "./settings.js";
 import { topicView, topicsView } from "./topics.js";
+import { transactionView, transactionsView } from "./transactions.js";
 import { upgradeView } from "./upgrade.js";
 import { webhooksView } from "./webhooks.js";
 import { h, show } from "./dom.js";
@@ -23,6 +24,7 @@ const VIEWS = {
   records: { list: topicsView, one: recordsView },
   brokers: { list: brokersView, one: brokerView },
   groups: { list: groupsView, one: groupView },
+  transactions: { list: transactionsView, one: transactionView },
   coordinators: { list: coordinatorsView, one: coordinatorsView },
   access: { list: accessView, part: accessPart },
   heat: { list: heatView, one: heatView },
@@ -42,7 +44,7 @@ export function viewOf(route) {
 export function showTabs(node, cluster, route) {
   const tab = (view, text) =>
     h("li", {}, h("a", { href: view === "" ? hrefOf(cluster) : hrefOf(cluster, view), "aria-current": (route.view === "records" ? "topics" : route.view) === view ? "page" : null }, text));
-  show(node, h("ul", {}, tab("", "Overview"), tab("topics", "Topics"), tab("brokers", "Brokers"), tab("groups", "Groups"), tab("coordinators", "Coordinators"), tab("heat", "Heat map"), tab("access", "Access"), tab("operations", "Operations"), tab("webhooks", "Webhooks"), tab("audit", "Audit")));
+  show(node, h("ul", {}, tab("", "Overview"), tab("topics", "Topics"), tab("brokers", "Brokers"), tab("groups", "Groups"), tab("transactions", "Transactions"), tab("coordinators", "Coordinators"), tab("heat", "Heat map"), tab("access", "Access"), tab("operations", "Operations"), tab("webhooks", "Webhooks"), tab("audit", "Audit")));
 }
 
 /** Makes the place of a view, with its tools. */

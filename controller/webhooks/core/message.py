@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 import msgspec
+from msgspec import UNSET
 
 from controller.core.alarms import utc_text
 from controller.core.silences import Subject
@@ -59,7 +60,7 @@ def body_of(message: Message, *, cluster: str, link: str, format: Format) -> byt
         return msgspec.json.encode(_slack(message, cluster=cluster, link=link))
     alarm: dict[str, Any] | None = None
     if message.subject is not None:
-        alarm = msgspec.structs.asdict(message.subject)
+        alarm = msgspec.to_builtins(message.subject)
         del alarm["is_more"]
         alarm |= {
             "detail": message.detail,
@@ -103,6 +104,8 @@ def _of(subject: Subject) -> str:
         None if subject.topic is None else f"{subject.topic}-{subject.partition}",
         None if subject.broker_id is None else f"broker {subject.broker_id}",
         None if subject.group_id is None else f"group {subject.group_id}",
+        None if subject.transactional_id is UNSET else f"transactional id {subject.transactional_id}",
+        None if subject.producer_id is UNSET else f"producer {subject.producer_id}",
     ]
     said = ", ".join(part for part in parts if part is not None)
     return f" ({said})" if said else ""

@@ -71,13 +71,14 @@ def _committed(registry: Registry, group_id: str) -> ClassicGroup | None:
     stored = store.groups.committed(group_id)
     if live is None and stored is not None:
         return ClassicGroup.load(group_id, stored)
-    if live is None and store.committed_offsets(group_id):
+    if live is None and (store.committed_offsets(group_id) or store.pending.places(group_id)):
         return ClassicGroup(group_id, changed_ms=-1)
     return live
 
 
 def delete_groups(registry: Registry, turn: Turn, request: DeleteGroups) -> None:
-    """Delete groups without members, and all that they have committed, in one batch."""
+    """Delete groups without members, and all that they have committed, in one batch. One that an open
+    transaction commits for stays (KAFKA-19163)."""
     errors = tuple(
         (group_id, _delete(registry, turn, group_id)) for group_id in dict.fromkeys(request.group_ids)
     )
@@ -89,7 +90,7 @@ def _delete(registry: Registry, turn: Turn, group_id: str) -> ErrorCode:
     group = registry.find(turn, group_id)
     if group is None:
         return ErrorCode.GROUP_ID_NOT_FOUND
-    if group.state is not GroupState.EMPTY:
+    if group.state is not GroupState.EMPTY or registry.store.pending.places(group_id):
         return ErrorCode.NON_EMPTY_GROUP
     turn.records += (tombstone(key) for key, _ in registry.store.latest_offsets(group_id))
     registry.delete(turn, group)

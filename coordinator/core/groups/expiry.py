@@ -1,6 +1,6 @@
 """Offsets expire (KIP-211): a group's, long after it became empty; of topics that no member
 subscribes any more, long after the commit. Never in a rebalance (KAFKA-13636): members that come back need
-them."""
+them; nor one that an open transaction may replace, or its group."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from coordinator.core.groups.offsets import tombstone
 from coordinator.core.groups.options import EXPIRED_PER_STEP, EXPIRY_KEYS_PER_STEP
 from coordinator.core.groups.registry import ExpiryTimer, Registry, Turn
 from coordinator.core.groups.state import ClassicGroup, GroupState
+from coordinator.core.groups.transactions import expire_ended
 
 
 def on_expiry_timer(registry: Registry, turn: Turn, expiry_ms: int | None) -> None:
@@ -17,14 +18,19 @@ def on_expiry_timer(registry: Registry, turn: Turn, expiry_ms: int | None) -> No
     if expiry_ms is None:
         turn.timers[ExpiryTimer()] = turn.now_ms + registry.options.retention_check_ms
         return
-    if not registry.unchecked:
+    if not registry.unchecked and not registry.unchecked_producers:
         registry.unchecked = sorted(
             registry.store.group_ids() | registry.live.keys() | registry.deleted.keys(), reverse=True
         )
+        registry.unchecked_producers = sorted(registry.store.pending.producers(), reverse=True)
     seen = 0
     while registry.unchecked and seen < EXPIRY_KEYS_PER_STEP and len(turn.records) < EXPIRED_PER_STEP:
         seen += 1 + _expire(registry, turn, registry.unchecked.pop(), expiry_ms)
-    wait_ms = 0 if registry.unchecked else registry.options.retention_check_ms
+    producers = registry.unchecked_producers
+    while producers and seen < EXPIRY_KEYS_PER_STEP and len(turn.records) < EXPIRED_PER_STEP:
+        expire_ended(registry, turn, producers.pop(), expiry_ms)
+        seen += 1
+    wait_ms = 0 if registry.unchecked or producers else registry.options.retention_check_ms
     turn.timers[ExpiryTimer()] = turn.now_ms + wait_ms
 
 
@@ -40,6 +46,7 @@ def _expire(registry: Registry, turn: Turn, group_id: str, expiry_ms: int) -> in
     expired = _expired(registry, group, offsets, expiry_ms)
     turn.records += map(tombstone, expired[:EXPIRED_PER_STEP])
     is_left = len(expired) < len(offsets) or len(expired) > EXPIRED_PER_STEP
+    is_left = is_left or bool(registry.store.pending.places(group_id))
     if group.state is GroupState.EMPTY and not group.pending and not is_left:
         registry.delete(turn, group)
     registry.forget(group)
@@ -66,5 +73,9 @@ def _expired(
         return expiry_ms - max(value.committed_ms, idle_since_ms) >= registry.options.retention_ms
 
     return [
-        key for key, value in offsets if not group.is_subscribed(key.topic, subscribed) and is_over(value)
+        key
+        for key, value in offsets
+        if not group.is_subscribed(key.topic, subscribed)
+        and is_over(value)
+        and not registry.store.pending.at(key)
     ]

@@ -12,23 +12,32 @@ from coordinator.core.groups.state import ClassicGroup
 @dataclass(frozen=True, slots=True)
 class GroupFigures:
     """A group. offsets: committed ones, by topic and partition. unsettled_ms: for how long it has not been
-    stable for a minute on end; None: it is, or is empty."""
+    stable for a minute on end; None: it is, or is empty. pending_ms: for how long an offset of an open
+    transaction has been pending; None: none is."""
 
     group_id: str
     members: int
     offsets: dict[tuple[str, int], CommittedOffset]
     unsettled_ms: int | None = None
+    pending_ms: int | None = None
 
 
-def figures_of(registry: Registry, now_ms: int) -> list[GroupFigures]:
+def figures_of(registry: Registry, now_ms: int, wall_ms: int) -> list[GroupFigures]:
     """Return all groups of a shard, as its committed records and its members have them. now_ms: monotonic."""
-    offsets: dict[str, dict[tuple[str, int], CommittedOffset]] = {group_id: {} for group_id in registry.live}
+    pending_ms: dict[str, int] = {}
+    for pending, value in registry.store.pending.of.committed_items():
+        group_id = pending.place.group_id
+        pending_ms[group_id] = max(pending_ms.get(group_id, 0), wall_ms - value.offset.committed_ms)
+    offsets: dict[str, dict[tuple[str, int], CommittedOffset]] = {
+        group_id: {} for group_id in (*registry.live, *pending_ms)
+    }
     for group_id, _ in registry.store.groups.committed_items():
         offsets.setdefault(group_id, {})
     for key, committed in registry.store.offsets.committed_items():
         offsets.setdefault(key.group_id, {})[key.topic, key.partition] = committed
     return [
-        _figures(group_id, registry.live.get(group_id), found, now_ms) for group_id, found in offsets.items()
+        _figures(group_id, registry.live.get(group_id), found, now_ms, pending_ms.get(group_id))
+        for group_id, found in offsets.items()
     ]
 
 
@@ -37,7 +46,8 @@ def _figures(
     live: ClassicGroup | None,
     offsets: dict[tuple[str, int], CommittedOffset],
     now_ms: int,
+    pending_ms: int | None,
 ) -> GroupFigures:
     if live is None:
-        return GroupFigures(group_id, 0, offsets)
-    return GroupFigures(group_id, len(live.members), offsets, live.unsettled_ms(now_ms))
+        return GroupFigures(group_id, 0, offsets, pending_ms=pending_ms)
+    return GroupFigures(group_id, len(live.members), offsets, live.unsettled_ms(now_ms), pending_ms)

@@ -22,9 +22,11 @@ from coordinator.core.groups.registry import (
 )
 from coordinator.core.groups.requests import (
     CommitOffsets,
+    CommitPendingOffsets,
     DeleteGroups,
     DeleteOffsets,
     DescribeGroups,
+    EndPendingOffsets,
     FetchOffsets,
     JoinGroup,
     LeaveGroup,
@@ -35,6 +37,7 @@ from coordinator.core.groups.requests import (
 from coordinator.core.groups.session import heartbeat, leave_group, on_session_timer
 from coordinator.core.groups.state import ClassicGroup
 from coordinator.core.groups.sync import on_assignments_refused, on_sync_timer, on_written, sync_group
+from coordinator.core.groups.transactions import commit_pending_offsets, end_pending_offsets
 from coordinator.core.machine import ShardRecord, StepOutcome, TimerDue
 from springtide.wire.errors import ErrorCode
 
@@ -46,6 +49,8 @@ _ON_REQUEST: dict[type, Callable[[Registry, Turn, Any], None]] = {
     CommitOffsets: commit_offsets,
     FetchOffsets: fetch_offsets,
     DeleteOffsets: delete_offsets,
+    CommitPendingOffsets: commit_pending_offsets,
+    EndPendingOffsets: end_pending_offsets,
     DeleteGroups: delete_groups,
     DescribeGroups: describe_groups,
     ListGroups: list_groups,

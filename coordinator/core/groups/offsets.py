@@ -1,12 +1,22 @@
 """Committed offsets: commit, fetch, delete.
 
 A commit is answered once it is committed, and a fetch reads what is. Topic ids are kept with offsets: those
-of a deleted topic are not given to one that was created under its name since.
+of a deleted topic are not given to one that was created under its name since. What an open transaction is
+about to commit (transactions.py) makes an offset unstable, from the moment on that it is applied: a member
+that has just been given the partition must not begin before what its former owner had committed (KIP-447).
 """
 
 from __future__ import annotations
 
-from coordinator.core.group_records import CommittedOffset, OffsetKey, encode_offset, encode_offset_key
+from collections.abc import Iterable
+
+from coordinator.core.group_records import (
+    CommittedOffset,
+    OffsetKey,
+    PendingKey,
+    encode_offset,
+    encode_offset_key,
+)
 from coordinator.core.groups.options import STRING_BYTES_MAX
 from coordinator.core.groups.registry import Registry, Turn
 from coordinator.core.groups.requests import (
@@ -22,6 +32,7 @@ from coordinator.core.groups.requests import (
 )
 from coordinator.core.groups.state import CONSUMER_TYPE, ClassicGroup, GroupState
 from coordinator.core.machine import ShardRecord
+from coordinator.core.pending_records import encode_pending_key
 from springtide.wire.errors import ErrorCode
 
 INT64_MAX = 2**63 - 1
@@ -40,7 +51,7 @@ def commit_offsets(registry: Registry, turn: Turn, request: CommitOffsets) -> No
         expires_ms = min(turn.wall_ms + request.retention_ms, INT64_MAX)
     answers = []
     for asked in request.offsets:
-        error = _check_offset(registry, asked)
+        error = check_offset(registry, asked)
         answers.append((asked.place, error))
         if error is ErrorCode.NONE:
             key = OffsetKey(request.group_id, asked.place.topic, asked.place.partition)
@@ -53,6 +64,7 @@ def commit_offsets(registry: Registry, turn: Turn, request: CommitOffsets) -> No
                 asked.place.topic_id,
             )
             turn.records.append(ShardRecord(encode_offset_key(key), encode_offset(value)))
+            drop_pending(turn, (older for older, _ in registry.store.pending.at(key)))
     turn.reply(request.token, OffsetsReply(ErrorCode.NONE, tuple(answers)))
 
 
@@ -75,7 +87,7 @@ def _check_commit(registry: Registry, turn: Turn, request: CommitOffsets) -> Err
     return ErrorCode.NONE
 
 
-def _check_offset(registry: Registry, asked: OffsetToCommit) -> ErrorCode:
+def check_offset(registry: Registry, asked: OffsetToCommit) -> ErrorCode:
     if len(asked.metadata or "") > registry.options.metadata_max:
         return ErrorCode.OFFSET_METADATA_TOO_LARGE
     if len(asked.place.topic.encode()) > STRING_BYTES_MAX:
@@ -84,7 +96,12 @@ def _check_offset(registry: Registry, asked: OffsetToCommit) -> ErrorCode:
 
 
 def fetch_offsets(registry: Registry, turn: Turn, request: FetchOffsets) -> None:
-    turn.reply(request.token, FetchOffsetsReply(tuple(_fetch(registry, asked) for asked in request.groups)))
+    found = (_fetch(registry, asked) for asked in request.groups)
+    if request.requires_stable:
+        found = (
+            _with_unstable(registry, one, asked) for one, asked in zip(found, request.groups, strict=True)
+        )
+    turn.reply(request.token, FetchOffsetsReply(tuple(found)))
     turn.reads = True
 
 
@@ -103,6 +120,25 @@ def _fetch(registry: Registry, asked: GroupPlaces) -> GroupOffsets:
     return GroupOffsets(group_id, tuple(answers))
 
 
+def _with_unstable(registry: Registry, found: GroupOffsets, asked: GroupPlaces) -> GroupOffsets:
+    """Return what was found with the places that are unstable. Of a group's whole also those that have no
+    offset yet."""
+    pending, group_id = registry.store.pending, found.group_id
+    offsets = dict(found.offsets)
+    if asked.places is None:
+        for key in pending.places(group_id):
+            of_topic = {one.offset.topic_id for one in pending.in_either_view(key)}
+            named = [place for place in offsets if place[:2] == key[1:3]]
+            offsets |= {OffsetPlace(*key[1:3], topic_id): None for topic_id in of_topic if not named}
+    unstable = frozenset(
+        place
+        for place in offsets
+        for one in pending.in_either_view(OffsetKey(group_id, place.topic, place.partition))
+        if _may_be_same(one.offset, place)
+    )
+    return GroupOffsets(group_id, tuple(offsets.items()), unstable)
+
+
 def _may_be_same(value: CommittedOffset, place: OffsetPlace) -> bool:
     """Return whether an offset may be that of a topic: only two ids that differ prove the contrary."""
     return value.topic_id is None or place.topic_id is None or value.topic_id == place.topic_id
@@ -110,7 +146,8 @@ def _may_be_same(value: CommittedOffset, place: OffsetPlace) -> bool:
 
 def delete_offsets(registry: Registry, turn: Turn, request: DeleteOffsets) -> None:
     """Delete offsets of topics that no member subscribes. In a group of another type than consumers the
-    coordinator does not know what is subscribed, so such a group has to be empty."""
+    coordinator does not know what is subscribed, so such a group has to be empty. An offset that an open
+    transaction may replace stays until it has ended: its other half, the records, would count without it."""
     group = registry.find(turn, request.group_id)
     if not request.group_id:
         turn.reply(request.token, OffsetsReply(ErrorCode.INVALID_GROUP_ID))
@@ -129,13 +166,21 @@ def _delete(
     answers = []
     subscribed = group.subscribed()
     for place in request.places:
-        is_subscribed = group.is_subscribed(place.topic, subscribed)
-        answers.append((place, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if is_subscribed else ErrorCode.NONE))
-        key = OffsetKey(group.group_id, place.topic, place.partition)
-        if not is_subscribed and registry.store.offsets.latest(key) is not None:
+        key, error = OffsetKey(group.group_id, place.topic, place.partition), ErrorCode.NONE
+        if group.is_subscribed(place.topic, subscribed):
+            error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+        elif registry.store.pending.at(key):
+            error = ErrorCode.UNSTABLE_OFFSET_COMMIT
+        elif registry.store.offsets.latest(key) is not None:
             turn.records.append(tombstone(key))
+        answers.append((place, error))
     return tuple(answers)
 
 
 def tombstone(key: OffsetKey) -> ShardRecord:
     return ShardRecord(encode_offset_key(key), None)
+
+
+def drop_pending(turn: Turn, keys: Iterable[PendingKey]) -> None:
+    """Take pending offsets away: their transaction has ended, or a later commit has replaced them."""
+    turn.records += (ShardRecord(encode_pending_key(key), None) for key in keys)

@@ -22,7 +22,7 @@ EXPIRED_PER_STEP = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupOptions:
-    """Kafka's options under Kafka's names, and four bounds that Kafka lacks.
+    """Kafka's options under Kafka's names, and bounds that Kafka lacks.
 
     session_timeout_ms_min, _max: group.min.session.timeout.ms, group.max.session.timeout.ms.
     initial_delay_ms: group.initial.rebalance.delay.ms. size_max: group.max.size.
@@ -33,6 +33,10 @@ class GroupOptions:
     pending_max: members of one group that got a member id and have not joined with it.
     member_bytes_max: names and metadata of a member's protocols. shard_bytes_max: those of all members of a
         shard; also what a leader can be told of its group at most.
+    transaction_bytes_max: what the end of one producer's transaction may write: below what a shard's batch
+        takes, so that it is one. pending_bytes_max: the same, of all open transactions of a shard.
+    producers_max: producers of which a shard keeps something. ended_retention_ms: for how long it keeps the
+        end of a producer's last transaction: late deliveries come within minutes.
     """
 
     session_timeout_ms_min: int = 6_000
@@ -46,3 +50,7 @@ class GroupOptions:
     pending_max: int = 10_000
     member_bytes_max: int = 256 * 1024
     shard_bytes_max: int = 64 * 1024 * 1024
+    transaction_bytes_max: int = 800_000
+    pending_bytes_max: int = 64 * 1024 * 1024
+    producers_max: int = 200_000
+    ended_retention_ms: int = 7 * 24 * 60 * MINUTE_MS

@@ -99,7 +99,17 @@ class Registry:
     """The groups of a shard. members: of all groups, pending ones included. protocol_bytes: what all members'
     protocols take."""
 
-    __slots__ = ("deleted", "live", "members", "news", "options", "protocol_bytes", "store", "unchecked")
+    __slots__ = (
+        "deleted",
+        "live",
+        "members",
+        "news",
+        "options",
+        "protocol_bytes",
+        "store",
+        "unchecked",
+        "unchecked_producers",
+    )
 
     def __init__(self, options: GroupOptions) -> None:
         self.options = options
@@ -113,6 +123,8 @@ class Registry:
         self.deleted: dict[str, int] = {}
         #: The groups that the present look for expired offsets has not come to.
         self.unchecked: list[str] = []
+        #: The same of producers whose transactions have ended here.
+        self.unchecked_producers: list[int] = []
 
     # --- groups ------------------------------------------------------------------------------------
 

@@ -12,8 +12,10 @@ from uuid import UUID
 from msgspec import Struct
 
 from coordinator.core.group_records import CommittedOffset
+from coordinator.core.pending_records import EndedTransaction
 from springtide.contract.epochs import NO_LEADER_EPOCH, LeaderEpoch
 from springtide.wire.errors import ErrorCode
+from springtide.wire.markers import Outcome
 
 # --- membership ------------------------------------------------------------------------------------
 
@@ -149,7 +151,7 @@ class CommitOffsets(Struct, frozen=True, kw_only=True):
 
 
 class OffsetsReply(Struct, frozen=True):
-    """The answer to CommitOffsets and DeleteOffsets. error: of the whole; then no partition has an entry."""
+    """The answer to requests that change offsets. error: of the whole; then no partition has an entry."""
 
     error: ErrorCode
     partitions: tuple[tuple[OffsetPlace, ErrorCode], ...] = ()
@@ -163,15 +165,20 @@ class GroupPlaces(NamedTuple):
 
 
 class FetchOffsets(Struct, frozen=True, kw_only=True):
+    """requires_stable: no offset is wanted that an open transaction may replace (KIP-447)."""
+
     token: int
     groups: tuple[GroupPlaces, ...]
+    requires_stable: bool = False
 
 
 class GroupOffsets(NamedTuple):
-    """offsets: None where the group has committed nothing."""
+    """offsets: None where the group has committed nothing. unstable: places whose offset an open transaction
+    may replace; only where stable ones are required."""
 
     group_id: str
     offsets: tuple[tuple[OffsetPlace, CommittedOffset | None], ...]
+    unstable: frozenset[OffsetPlace] = frozenset()
 
 
 class FetchOffsetsReply(Struct, frozen=True):
@@ -182,6 +189,54 @@ class DeleteOffsets(Struct, frozen=True, kw_only=True):
     token: int
     group_id: str
     places: tuple[OffsetPlace, ...]
+
+
+# --- offsets of transactions -----------------------------------------------------------------------
+
+
+class OffsetsGuard(NamedTuple):
+    """How the producer's last transaction had ended here when a commit was first seen: another end in
+    between, and what was verified meanwhile proves nothing."""
+
+    ended: EndedTransaction | None
+
+
+class CommitPendingOffsets(Struct, frozen=True, kw_only=True):
+    """A commit by a producer, for the group that it consumes with. guard: as MustVerify had it, once the
+    transaction's coordinator has confirmed that it has the shard's partition; None before."""
+
+    token: int
+    group_id: str
+    producer_id: int
+    producer_epoch: int
+    offsets: tuple[OffsetToCommit, ...]
+    generation_id: int = -1
+    member_id: str = ""
+    instance_id: str | None = None
+    guard: OffsetsGuard | None = None
+
+
+class MustVerify(Struct, frozen=True):
+    """Nothing is written: ask the transaction's coordinator, and then again with the guard."""
+
+    guard: OffsetsGuard
+
+
+class EndPendingOffsets(Struct, frozen=True, kw_only=True):
+    """A marker. producer_epoch: under version 2 above that of the transaction. attempt: the number of this
+    request among all of the coordinator epoch's, which rises; -1 where it has none (an operator's tool)."""
+
+    token: int
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    outcome: Outcome
+    transaction_version: int = 0
+    attempt: int = -1
+
+
+class PendingOffsetsEnded(Struct, frozen=True):
+    error: ErrorCode
 
 
 # --- administration --------------------------------------------------------------------------------
@@ -255,6 +310,8 @@ Request = (
     | CommitOffsets
     | FetchOffsets
     | DeleteOffsets
+    | CommitPendingOffsets
+    | EndPendingOffsets
     | DeleteGroups
     | DescribeGroups
     | ListGroups

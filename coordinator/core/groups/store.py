@@ -1,4 +1,5 @@
-"""The state that a shard's records make: stored groups and committed offsets, each latest and committed."""
+"""The state that a shard's records make, each part latest and committed: stored groups, committed offsets,
+and offsets of open transactions."""
 
 from __future__ import annotations
 
@@ -7,16 +8,20 @@ from typing import TypeVar
 
 from coordinator.core.group_records import (
     CommittedOffset,
+    EndedKey,
     GroupKey,
     NewerGroupRecord,
     OffsetKey,
+    PendingKey,
     StoredGroup,
     UnreadableGroupRecord,
     decode_group,
     decode_key,
     decode_offset,
 )
+from coordinator.core.groups.pending import PendingOffsets
 from coordinator.core.machine import ShardRecord
+from coordinator.core.pending_records import decode_ended, decode_pending
 from coordinator.core.views import TwoViews
 from springtide.levels import NEWEST, RELEASES
 
@@ -27,11 +32,12 @@ class GroupStore:
     """The replayed state of a shard. Legacy offsets (type 0) are skipped: they have never been written here,
     and a tombstone of type 1 would not remove them."""
 
-    __slots__ = ("_keys", "groups", "offsets")
+    __slots__ = ("_keys", "groups", "offsets", "pending")
 
     def __init__(self) -> None:
         self.groups: TwoViews[str, StoredGroup] = TwoViews()
         self.offsets: TwoViews[OffsetKey, CommittedOffset] = TwoViews()
+        self.pending = PendingOffsets()
         #: The keys of each group's offsets; a superset, from which `_keys_of` takes what is gone.
         self._keys: dict[str, dict[OffsetKey, None]] = {}
 
@@ -48,6 +54,15 @@ class GroupStore:
         elif isinstance(key, GroupKey):
             stored = None if record.value is None else _read(decode_group, record.value, key.group_id)
             self.groups.set(key.group_id, stored, offset)
+        elif isinstance(key, PendingKey):
+            value_of = (
+                None if record.value is None else _read(decode_pending, record.value, key.place.group_id)
+            )
+            self.pending.apply(key, value_of, offset)
+        elif isinstance(key, EndedKey):
+            self.pending.ended.set(
+                key.producer_id, None if record.value is None else decode_ended(record.value), offset
+            )
         elif record.value is not None:
             raise NewerGroupRecord(
                 f"the record at offset {offset} is of type {key.key_type}, which this release, "
@@ -57,10 +72,12 @@ class GroupStore:
     def commit(self, offset: int) -> None:
         self.groups.commit(offset)
         self.offsets.commit(offset)
+        self.pending.commit(offset)
 
     def undo(self, offset: int) -> None:
         self.groups.undo(offset)
         self.offsets.undo(offset)
+        self.pending.undo(offset)
 
     def latest_offsets(self, group_id: str) -> list[tuple[OffsetKey, CommittedOffset]]:
         """Return the offsets of a group with every record applied, by topic and partition."""
@@ -73,14 +90,17 @@ class GroupStore:
     def group_ids(self) -> set[str]:
         """Return the groups of which something may be stored, in either view."""
         groups = self.groups
-        return {*self._keys, *dict(groups.latest_items()), *dict(groups.committed_items())}
+        stored = {*dict(groups.latest_items()), *dict(groups.committed_items())}
+        return {*self._keys, *stored, *self.pending.group_ids()}
 
     def is_under_way(self, group_id: str) -> bool:
         """Return whether a record of the group is not committed yet."""
         return self.groups.latest(group_id) is not self.groups.committed(group_id)
 
     def has_latest_offsets(self, group_id: str) -> bool:
-        return any(self.offsets.latest(key) is not None for key in self._keys.get(group_id, ()))
+        """Return whether the group has offsets with every record applied, or some that are pending."""
+        has_offsets = any(self.offsets.latest(key) is not None for key in self._keys.get(group_id, ()))
+        return has_offsets or bool(self.pending.places(group_id))
 
     def _offsets_of(
         self, group_id: str, view: Callable[[OffsetKey], CommittedOffset | None]

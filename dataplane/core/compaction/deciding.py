@@ -13,18 +13,19 @@ def due_round(
     dirt: Dirt,
     options: CompactionOptions,
     *,
-    high_watermark: int,
+    last_stable_offset: int,
     agreed_ms: int,
     log_ends: Iterable[int],
     producers_floor: int,
 ) -> Round | None:
     """Return the round to append now, if any. The one before it has been applied by then: so a leader knows
-    what its log holds below the end of the last, and rounds never pile up.
+    what its log holds below the end of the last, and rounds never pile up. It ends at or below the last
+    stable offset: how each transaction with records below has ended stands below its own record then.
 
     `log_ends`, `producers_floor`: as `next_round` takes them.
     """
     last = known.last
-    if not known.is_settled or dirt.end_offset > high_watermark:
+    if not known.is_settled or dirt.end_offset > last_stable_offset:
         return None
     if last is not None and dirt.end_offset <= last.end_offset:
         return None

@@ -7,14 +7,21 @@ so replicas are compared by headers without CRC and length, and by records.
 
 A batch that keeps none goes, unless something else than its records is still needed (`_Boundaries`): then its
 header stays, without records, as KIP-98 does it for sequences.
+
+Of an aborted transaction no record stays, and none of them replaces an older record of its key. Its marker
+is told by the log's index of aborted transactions and may stand above the round's end (KAFKA-13727), but
+below the round's own record, for a leader decides no round beyond the last stable offset. A marker stays
+whole until it is as old as a tombstone that goes, no batch of its transaction is left, and its producer has
+written another batch: a log that is read again would else find the transaction open for ever.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from dataplane.core.producer_state import PRODUCERS_MAX
+from dataplane.core.transactions import AbortedEntry, AbortedRanges
 from springtide.wire.compression import Buffer, Compression, compress
 from springtide.wire.record_batch import (
     ATTRIBUTE_COMPRESSION,
@@ -48,14 +55,25 @@ class Rewrite:
     older records of their keys may stand below it still.
     """
 
-    __slots__ = ("_boundaries", "_from_offset", "_newest", "_round", "reaches")
+    __slots__ = ("_aborted", "_boundaries", "_from_offset", "_left_open", "_newest", "_round", "reaches")
 
-    def __init__(self, round_: Round, *, from_offset: int, keys_max: int = KEYS_MAX) -> None:
-        """from_offset: the end of the last round that this replica applied, or where the last pass got."""
+    def __init__(
+        self,
+        round_: Round,
+        *,
+        from_offset: int,
+        keys_max: int = KEYS_MAX,
+        aborted: Iterable[AbortedEntry] = (),
+    ) -> None:
+        """from_offset: the end of the last round that this replica applied, or where the last pass got.
+        aborted: all that may have records below the round's end."""
         self._round = round_
         self._from_offset = from_offset
         self._newest = NewestRecords(keys_max=keys_max)
         self._boundaries = _Boundaries(round_.producers_floor)
+        self._aborted = AbortedRanges(aborted)
+        #: The producers of which a transactional batch is left, and no marker behind it yet.
+        self._left_open: set[int] = set()
         self.reaches = round_.end_offset
 
     def read(self, view: memoryview, header: BatchHeader) -> None:
@@ -63,7 +81,9 @@ class Rewrite:
         if header.base_offset >= self._round.end_offset:
             return
         self._boundaries.add(header)
-        if self._from_offset <= header.base_offset < self.reaches and not self._newest.add(view, header):
+        if not self._from_offset <= header.base_offset < self.reaches or self._aborted.hold(header):
+            return
+        if not self._newest.add(view, header):
             self.reaches = header.base_offset
 
     def rewritten(self, header: BatchHeader, read: Callable[[], memoryview]) -> Buffer | None:
@@ -75,6 +95,25 @@ class Rewrite:
         """
         if header.base_offset >= self.reaches:
             return read()[: header.size_bytes]
+        if header.is_transactional:
+            return self._rewritten_in_transaction(header, read)
+        return self._rewritten(header, read)
+
+    def _rewritten_in_transaction(self, header: BatchHeader, read: Callable[[], memoryview]) -> Buffer | None:
+        if header.is_control:
+            is_needed = (
+                header.producer_id in self._left_open or header.base_offset >= self._round.tombstone_floor
+            )
+            self._left_open.discard(header.producer_id)
+            if is_needed or self._boundaries.holds(header):
+                return read()[: header.size_bytes]
+            return None
+        left = self._emptied(header) if self._aborted.hold(header) else self._rewritten(header, read)
+        if left is not None:
+            self._left_open.add(header.producer_id)
+        return left
+
+    def _rewritten(self, header: BatchHeader, read: Callable[[], memoryview]) -> Buffer | None:
         has_keys_read = not header.is_control and header.base_offset >= self._from_offset
         count = self._newest.count_in(header) if has_keys_read else None
         if count == 0:

@@ -12,8 +12,8 @@ COMMANDS = (
         summary="Restart every process of a cluster, one by one, each once all replicas are in sync again",
         examples=(
             "--url ctl1:8080,ctl2:8080 upgrade roll --dry-run",
-            "upgrade roll --to 0.2.0 --command 'ssh {host} sudo systemctl restart {unit}'",
-            "upgrade roll --to 0.2.0 --kubectl --namespace springtide",
+            "upgrade roll --to 0.3.0 --command 'ssh {host} sudo systemctl restart {unit}'",
+            "upgrade roll --to 0.3.0 --kubectl --namespace springtide",
         ),
         kind=CommandKind.ROLL,
         arguments=(

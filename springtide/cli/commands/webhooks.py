@@ -99,7 +99,8 @@ COMMANDS = (
         examples=("silences list",),
         call=reads(_SILENCES),
         columns=columns(
-            "silence=id code topic #partition #broker=broker_id group=group_id until by=actor reason"
+            "silence=id code topic #partition #broker=broker_id group=group_id "
+            "transaction=transactional_id until by=actor reason"
         ),
     ),
     change(
@@ -115,6 +116,7 @@ COMMANDS = (
             argument("--partition", type=int, metavar="N", help="of the topic"),
             argument("--broker-id", type=int, metavar="ID", help="alarms of this broker"),
             argument("--group-id", metavar="GROUP", help="alarms of this group"),
+            argument("--transactional-id", metavar="ID", help="alarms of this transaction"),
             argument(
                 "--minutes", type=count, required=True, metavar="N", help="until it ends, at most 30 days"
             ),
@@ -128,6 +130,7 @@ COMMANDS = (
                 partition=options.partition,
                 broker_id=options.broker_id,
                 group_id=options.group_id,
+                transactional_id=options.transactional_id,
                 minutes=options.minutes,
             ),
         ),

@@ -15,6 +15,7 @@ import msgspec
 from springtide.levels import UNTOLD, Level
 from springtide.node.first_use import FirstUses
 from springtide.node.missing_topics import MissingTopics
+from springtide.node.sharding import TRANSACTIONS_TOPIC
 from springtide.security.acls.model import CLUSTER_NAME, Operation, ResourceType
 from springtide.wire.apis import response_header_version
 from springtide.wire.fields import RequestMessage, ResponseMessage
@@ -142,8 +143,14 @@ class NodeContext:
     mono_ms: Callable[[], int]
     first_uses: FirstUses = field(default_factory=FirstUses)
     missing_topics: MissingTopics = field(default_factory=MissingTopics)
+    #: A client has asked who coordinates its transactions, and there was no topic.
+    is_asked_for_transactions: bool = False
     #: The cluster's feature level, as it was told last.
     level: Callable[[], Level] = lambda: UNTOLD
+
+    def wants_transactions(self) -> bool:
+        """Return whether the topic of transactions is to be made."""
+        return self.is_asked_for_transactions and self.view.topic_by_name(TRANSACTIONS_TOPIC) is None
 
     def told_missing(self) -> tuple[MissingTopic, ...]:
         """Return what the controller is told of topics that are not there."""

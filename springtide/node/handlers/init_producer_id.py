@@ -1,7 +1,7 @@
 """InitProducerId for idempotent producers: a fresh id with epoch 0 (KIP-98).
 
 A producer that names its old id asks for the same (KIP-360): without a transactional id nothing ties it
-to the old one. With a transactional id it is refused, see find_coordinator.
+to the old one. One with a transactional id is sent to its coordinator.
 
 A client that may write to any topic may do so idempotently (KIP-679).
 """
@@ -9,6 +9,7 @@ A client that may write to any topic may do so idempotently (KIP-679).
 from __future__ import annotations
 
 from springtide.node.handlers.context import NodeContext, Request
+from springtide.node.handlers.transaction_refusals import refuse, refuse_on_broker
 from springtide.security.acls.model import Operation, ResourceType
 from springtide.wire.errors import ErrorCode
 from springtide.wire.messages import InitProducerIdRequest, InitProducerIdResponse
@@ -16,7 +17,10 @@ from springtide.wire.messages import InitProducerIdRequest, InitProducerIdRespon
 
 def handle(context: NodeContext, request: Request, message: InitProducerIdRequest) -> None:
     if message.transactional_id is not None:
-        _reply(request, ErrorCode.UNSUPPORTED_VERSION, -1)
+        if request.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, message.transactional_id):
+            refuse_on_broker(context, request, message)
+        else:
+            refuse(request, message, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         return
 
     if not (

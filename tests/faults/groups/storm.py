@@ -8,11 +8,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Protocol
 
 from localcluster.cluster import ControllerProcess, LocalCluster, NodeProcess
 from localcluster.processes import SupervisedProcess
 from tests.checker.group_judge import Span
-from tests.faults.groups.lives import Member
 
 STRIKES_MAX = 2
 """At one time, and never two of one role."""
@@ -27,6 +27,18 @@ STOOD_SECONDS = {
 }
 """A member's session is six seconds."""
 POLL_SECONDS = 0.05
+
+
+class Member(Protocol):
+    """A client's process that may be struck. start_again: whether it had given up by itself, and does now."""
+
+    @property
+    def name(self) -> str: ...
+    def start(self) -> None: ...
+    def kill(self) -> None: ...
+    def pause(self) -> None: ...
+    def resume(self) -> None: ...
+    def start_again(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from localcluster.cluster import FirstPorts, LocalCluster
+from localcluster.cluster import FIRST_COORDINATOR_ID, FirstPorts, LocalCluster
 from localcluster.ports import is_accepting
 from localcluster.processes import ProcessFailed, ProcessPlace, SupervisedProcess
 from tests.faults.hosts.disk import SIZE_BYTES, HostDisk, remove_stale_cgroups
@@ -41,6 +41,10 @@ def broker_host(broker_id: int) -> str:
 
 def controller_host(index: int) -> str:
     return f"controller-{index}"
+
+
+def coordinator_host(coordinator_id: int) -> str:
+    return f"coordinator-{coordinator_id}"
 
 
 def zookeeper_host(server_id: int) -> str:
@@ -91,6 +95,7 @@ class HostCluster(LocalCluster):
         brokers: int = 5,
         controllers: int = 2,
         zookeepers: int = 3,
+        coordinators: int = 0,
         broker_config: Mapping[str, str] | None = None,
         controller_flags: Sequence[str] = (),
         force_sync: bool = False,
@@ -107,6 +112,7 @@ class HostCluster(LocalCluster):
             brokers=brokers,
             controllers=controllers,
             zookeepers=zookeepers,
+            coordinators=coordinators,
             broker_config=broker_config,
             # Its disks are small, so that they can be filled.
             controller_flags=[f"--preflight-free-bytes-min={SIZE_BYTES // 4}", *controller_flags],
@@ -120,6 +126,7 @@ class HostCluster(LocalCluster):
             *(zookeeper_host(number) for number in range(1, zookeepers + 1)),
             *(controller_host(number) for number in range(1, controllers + 1)),
             *(broker_host(number) for number in range(1, brokers + 1)),
+            *(coordinator_host(FIRST_COORDINATOR_ID + index) for index in range(coordinators)),
         ]
         self.network = Network(names)
         self._faketime = find_faketime() if clock_faults else None
@@ -208,6 +215,8 @@ class HostCluster(LocalCluster):
                 return self.brokers[int(number)].process
             case "controller":
                 return self.controllers[int(number)].process
+            case "coordinator":
+                return self.coordinators[int(number)].process
             case _:
                 return self.zookeeper.servers[int(number) - 1].process
 
@@ -227,6 +236,9 @@ class HostCluster(LocalCluster):
                 return is_accepting(broker.port, address=broker.address)
             case "controller":
                 return self.controllers[int(number)].readiness() is not None
+            case "coordinator":
+                coordinator = self.coordinators[int(number)]
+                return is_accepting(coordinator.port, address=coordinator.address)
             case _:
                 return self.zookeeper.servers[int(number) - 1].mode() is not None
 

@@ -18,9 +18,10 @@ from localcluster.rest import RestFailed
 from tests.faults.hosts.sandbox import SandboxUnavailable, enter_or_say_why_not
 from tests.faults.nemesis.figures import render_part
 from tests.faults.nemesis.kinds import PROCESS_KINDS
+from tests.faults.nemesis.kinds_coordinator import COORDINATOR_KINDS
 from tests.faults.nemesis.kinds_disk import DISK_KINDS
 from tests.faults.nemesis.kinds_network import NETWORK_KINDS
-from tests.faults.nemesis.run import remove, run
+from tests.faults.nemesis.run import RECORDS, TRANSACTIONS, remove, run
 from tests.proof.part import DIRECTORY, save
 
 EXIT_OK = 0
@@ -29,14 +30,19 @@ EXIT_UNAVAILABLE = 3
 MINUTES_MAX = 60.0
 
 KINDS = {kind.name: kind for kind in (*PROCESS_KINDS, *NETWORK_KINDS, *DISK_KINDS)}
+WITH_COORDINATORS = KINDS | {kind.name: kind for kind in COORDINATOR_KINDS}
 
 
 def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.faults.nemesis", description=__doc__)
     parser.add_argument("--minutes", type=float, default=5.0, help="how long faults strike (default 5)")
     parser.add_argument("--seed", type=int, default=1, help="decides which faults, when, how long")
+    names = sorted(WITH_COORDINATORS)
+    parser.add_argument("--only", nargs="+", choices=names, metavar="KIND", help=f"of: {', '.join(names)}")
     parser.add_argument(
-        "--only", nargs="+", choices=sorted(KINDS), metavar="KIND", help=f"of: {', '.join(sorted(KINDS))}"
+        "--transactions",
+        action="store_true",
+        help="clients write, and read, in transactions, and coordinators are struck too",
     )
     parser.add_argument("--directory", type=Path, help="keep logs and history here (default: if it fails)")
     parser.add_argument("--part", type=Path, default=DIRECTORY, help="where the figures go")
@@ -51,8 +57,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return EXIT_UNAVAILABLE
     for number in (signal.SIGTERM, signal.SIGINT):  # A shell's background jobs ignore the latter.
         signal.signal(number, signal.default_int_handler)
-    replay = f"python -m tests.faults.nemesis --minutes {options.minutes:g} --seed {options.seed}" + (
-        f" --only {' '.join(options.only)}" if options.only else ""
+    workload, known = (TRANSACTIONS, WITH_COORDINATORS) if options.transactions else (RECORDS, KINDS)
+    if not set(options.only or ()) <= known.keys():
+        build_parser().error("coordinators are there with --transactions only")
+    replay = (
+        f"python -m tests.faults.nemesis --minutes {options.minutes:g} --seed {options.seed}"
+        + (" --transactions" if options.transactions else "")
+        + (f" --only {' '.join(options.only)}" if options.only else "")
     )
     directory = options.directory or Path(tempfile.mkdtemp(prefix="springtide-nemesis-"))
     directory = directory.resolve()
@@ -62,10 +73,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"[{time.monotonic() - started_at:6.1f} s] {line}", flush=True)
 
     tell(replay)
-    kinds = [KINDS[name] for name in options.only or KINDS]
+    kinds = [known[name] for name in options.only or known]
     try:
         part, verdict = run(
-            seed=options.seed, seconds=options.minutes * 60, kinds=kinds, directory=directory, tell=tell
+            seed=options.seed,
+            seconds=options.minutes * 60,
+            kinds=kinds,
+            workload=workload,
+            directory=directory,
+            tell=tell,
         )
     except KeyboardInterrupt:
         tell("interrupted; everything was stopped")

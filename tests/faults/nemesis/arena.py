@@ -3,8 +3,8 @@
 The promise is that an acknowledged record survives while one in-sync replica that has it survives. A run that
 broke this by itself would prove nothing, so:
 
-- at most two brokers, one controller and one ZooKeeper server are harmed at a time: a majority can always go
-  on, and what stops is our doing, not the schedule's;
+- at most two brokers, one controller, one coordinator and one ZooKeeper server are harmed at a time: a
+  majority can always go on, and what stops is our doing, not the schedule's;
 - a *lossy* fault, after which a replica may lack what it had, strikes only when every partition has another
   in-sync member whose log nobody touched, and only after the last lossy fault's victim is in sync again
   everywhere. (An in-sync member that is merely down or cut off still has everything on its disk.)
@@ -20,9 +20,15 @@ from dataclasses import dataclass, field
 import httpx
 
 from localcluster.rest import ControllerApi, RestFailed, RestPartition, open_rest_client
-from tests.faults.hosts.cluster import HostCluster, broker_host, controller_host, zookeeper_host
+from tests.faults.hosts.cluster import (
+    HostCluster,
+    broker_host,
+    controller_host,
+    coordinator_host,
+    zookeeper_host,
+)
 
-HARMED_MAX = {"broker": 2, "controller": 1, "zookeeper": 1}
+HARMED_MAX = {"broker": 2, "controller": 1, "coordinator": 1, "zookeeper": 1}
 ASK_SECONDS_MAX = 2.0
 
 
@@ -69,6 +75,10 @@ class Arena:
     @property
     def controllers(self) -> list[str]:
         return [controller_host(index) for index in self.cluster.controllers]
+
+    @property
+    def coordinators(self) -> list[str]:
+        return [coordinator_host(coordinator_id) for coordinator_id in self.cluster.coordinators]
 
     @property
     def zookeepers(self) -> list[str]:

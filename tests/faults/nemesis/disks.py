@@ -17,6 +17,7 @@ from dataplane.storage.disk import PosixDisk
 from dataplane.storage.dump import dump_segment
 from dataplane.storage.log_dir import DIVERGENT, QUARANTINE
 from dataplane.storage.partition_file import PARTITION_FILE
+from springtide.wire.record_batch import ATTRIBUTE_CONTROL
 from tests.checker.history import Batch, Function, Item, Key, Operation, Outcome
 from tests.checker.values import decode_value
 
@@ -88,6 +89,8 @@ def _dump(
                     base_sequence=header["base_sequence"],
                 )
             )
+            if header["attributes"] & ATTRIBUTE_CONTROL:  # A transaction's marker: no client's value.
+                continue
             items += [
                 (record["offset"], decode_value(bytes(record["value"] or b"")))
                 for record in entry.get("records", ())

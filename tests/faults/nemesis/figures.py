@@ -114,6 +114,16 @@ def to_part(
     )
 
 
+def transactions_of(operations: Iterable[Operation]) -> dict[str, Figure]:
+    """Return how many transactions ended how."""
+    ends = Counter(operation.type for operation in operations if operation.f is Function.TRANSACTION)
+    return {
+        "transactions committed": ends[Outcome.OK],
+        "transactions aborted": ends[Outcome.FAIL],
+        "transactions of unknown outcome": ends[Outcome.INFO],
+    }
+
+
 def render_part(part: Part) -> list[str]:
     width = max(map(len, part.figures))
     lines = [f"  {name:<{width}}  {figure}" for name, figure in part.figures.items()]

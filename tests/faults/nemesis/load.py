@@ -9,7 +9,7 @@ from pathlib import Path
 
 from localcluster.processes import ProcessCommand, SupervisedProcess
 from tests.checker.history import Operation, read_history
-from tests.faults.nemesis.worker import CONSUMER, FLUSH_SECONDS_MAX, KAFKA_PYTHON, PRODUCER
+from tests.faults.nemesis.worker import CONSUMER, FLUSH_SECONDS_MAX, KAFKA_PYTHON, PRODUCER, TRANSACTIONS
 
 ROOT = Path(__file__).resolve().parents[3]
 STOP_SECONDS_MAX = FLUSH_SECONDS_MAX + 30.0
@@ -17,7 +17,7 @@ STOP_SECONDS_MAX = FLUSH_SECONDS_MAX + 30.0
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """role: see worker.py. rate: records a second, of a producer."""
+    """role: see worker.py. rate: records a second, of a producer; or transactions."""
 
     name: str
     role: str
@@ -31,6 +31,14 @@ CLIENTS = (
     Client("reader-1", CONSUMER),
     Client("reader-2", CONSUMER),
 )
+
+TRANSACTIONAL_CLIENTS = (
+    *(Client(f"transactions-{number}", TRANSACTIONS, 6) for number in range(1, 5)),
+    Client("reader-1", CONSUMER),
+    Client("reader-2", CONSUMER),
+)
+"""All of them read what was committed, and no more: it is the client's default. Each transaction is a dozen
+small appends, so few a second are enough for the two cores of a CI."""
 
 
 class Load:

@@ -9,18 +9,29 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
+
 from localcluster.processes import ProcessFailed
 from localcluster.rest import RestFailed, RestPartition
 from tests.checker.check import check
 from tests.checker.from_clients import Recorder, ends_of, read_finally
+from tests.checker.from_transactions import open_partitions
 from tests.checker.history import Function, History, Key, Operation, Outcome, write_history
+from tests.checker.options import CheckOptions
 from tests.checker.verdict import Verdict
 from tests.faults.hosts.cluster import HostCluster
 from tests.faults.nemesis.arena import Arena, is_whole
 from tests.faults.nemesis.disks import dump_replicas
-from tests.faults.nemesis.figures import Acknowledged, Course, recoveries, render_faults, to_part
+from tests.faults.nemesis.figures import (
+    Acknowledged,
+    Course,
+    recoveries,
+    render_faults,
+    to_part,
+    transactions_of,
+)
 from tests.faults.nemesis.kinds import Kind
-from tests.faults.nemesis.load import Load
+from tests.faults.nemesis.load import CLIENTS, TRANSACTIONAL_CLIENTS, Client, Load
 from tests.faults.nemesis.placement import NotTold, compare_views
 from tests.faults.nemesis.schedule import Nemesis, Tell
 from tests.proof.part import Part
@@ -40,20 +51,44 @@ STEADY_SECONDS = 3.0
 CATCH_UP_SECONDS = 3.0
 FINAL_READ_SECONDS_MAX = 120.0
 VIEWS_AGREE_SECONDS_MAX = 20.0
+NO_TRANSACTION_OPEN_SECONDS_MAX = 60.0
+"""After the last client ended; what was given up has its timeout left, and the coordinator's scan."""
 HISTORY_FILE = "history.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """What clients do, on which cluster. part: what its figures are called."""
+
+    part: str
+    clients: Sequence[Client]
+    coordinators: int = 0
+    options: CheckOptions = field(default_factory=CheckOptions)
+
+
+RECORDS = Workload("tier-c", CLIENTS)
+TRANSACTIONS = Workload(
+    "tier-c-transactions",
+    TRANSACTIONAL_CLIENTS,
+    coordinators=2,
+    options=CheckOptions(version_1=True),  # librdkafka speaks no other.
+)
 
 
 @dataclass(slots=True)
 class Outcomes:
     """What is known of a run so far: filled step by step, so that a failure can tell what came before it."""
 
+    workload: Workload
     failures: list[str] = field(default_factory=list)
     operations: list[Operation] = field(default_factory=list)
     course: Course = field(default_factory=lambda: Course(0, 0, 0.0))
+    settled_seconds: float | None = None
+    """From the last client's end until no transaction was open."""
 
 
 def run(
-    *, seed: int, seconds: float, kinds: Sequence[Kind], directory: Path, tell: Tell
+    *, seed: int, seconds: float, kinds: Sequence[Kind], workload: Workload, directory: Path, tell: Tell
 ) -> tuple[Part, Verdict]:
     """Runs, and leaves histories and logs in `directory`.
 
@@ -63,12 +98,13 @@ def run(
     """
     began_at = time.monotonic()
     recorder = Recorder()
-    outcomes = Outcomes()
+    outcomes = Outcomes(workload)
     cluster = HostCluster(
         directory,
         brokers=BROKERS,
         controllers=CONTROLLERS,
         zookeepers=ZOOKEEPERS,
+        coordinators=workload.coordinators,
         broker_config=BROKER_CONFIG,
         clock_faults=any(kind.name == "jump-clock" for kind in kinds),
         on_progress=tell,
@@ -81,6 +117,7 @@ def run(
             bootstrap_servers=cluster.bootstrap_servers,
             topic=TOPIC,
             partitions=PARTITIONS,
+            clients=workload.clients,
         )
         arena = Arena(cluster, TOPIC, random.Random(seed))
         nemesis = Nemesis(arena, kinds, tell, check=lambda: require_running(load))
@@ -145,6 +182,8 @@ def finish(cluster: HostCluster, load: Load, recorder: Recorder, outcomes: Outco
     time.sleep(CATCH_UP_SECONDS)  # The readers', to the end of what is there.
     outcomes.failures += load.stop(producers=False)
     outcomes.operations = load.operations()
+    if outcomes.workload.coordinators:
+        settle(cluster, keys, outcomes, tell)
     tell("reading everything back")
     unfinished = read_finally(
         recorder,
@@ -166,6 +205,18 @@ def finish(cluster: HostCluster, load: Load, recorder: Recorder, outcomes: Outco
             recorder.add(dump)
     except (OSError, ValueError) as error:  # ValueError: a description that is none.
         outcomes.failures.append(f"a replica's disk can't be read: {error}")
+
+
+def settle(cluster: HostCluster, keys: Sequence[Key], outcomes: Outcomes, tell: Tell) -> None:
+    """Wait until no transaction is open: only then does a reader reach the end of what was committed."""
+    since = time.monotonic()
+    while stuck := open_partitions(cluster.bootstrap_servers, keys):
+        if time.monotonic() - since > NO_TRANSACTION_OPEN_SECONDS_MAX:
+            outcomes.failures.append(f"a transaction is open for ever: {', '.join(stuck)}")
+            return
+        time.sleep(0.5)
+    outcomes.settled_seconds = time.monotonic() - since
+    tell(f"no transaction is open after {outcomes.settled_seconds:.1f} s")
 
 
 def wait_until_whole(cluster: HostCluster) -> list[RestPartition]:
@@ -226,7 +277,7 @@ def judge(
     with (directory / HISTORY_FILE).open("wb") as stream:
         write_history(stream, merged)
     tell(f"checking {len(merged)} operations")
-    verdict = check(History.of(merged))
+    verdict = check(History.of(merged), outcomes.workload.options)
     keys = [(TOPIC, partition) for partition in range(PARTITIONS)]
     part = to_part(
         seed=seed,
@@ -238,6 +289,13 @@ def judge(
         recovered=recoveries(nemesis.done, Acknowledged(merged, keys)),
         failures=outcomes.failures,
     )
+    part = msgspec.structs.replace(part, name=outcomes.workload.part)
+    if outcomes.workload.coordinators:
+        part.figures.update(transactions_of(merged))
+        if not part.figures["transactions committed"]:
+            part.failures.append("no transaction was committed, so nothing was tried")
+    if outcomes.settled_seconds is not None:
+        part.figures["no transaction open after the end s"] = round(outcomes.settled_seconds, 1)
     if not part.is_ok:
         first_ns = min((operation.t_invoke_ns for operation in merged), default=0)
         for line in render_faults(nemesis.done, started_ns=first_ns):

@@ -1,4 +1,5 @@
-"""One stock client in a process of its own: produces or consumes until SIGTERM, and writes its history.
+"""One stock client in a process of its own: produces, consumes, or does both in transactions until SIGTERM,
+and writes its history.
 
     python -m tests.faults.nemesis.worker ROLE --bootstrap B --topic T --partitions N --name P --history FILE
 
@@ -21,6 +22,7 @@ from typing import Any, BinaryIO
 from tests.checker.from_clients import RecordedConsumer, RecordedProducer, Recorder
 from tests.checker.history import Key, Operation, encode_operation
 from tests.faults.nemesis.kafka_python import LINGER_MS, RecordedKafkaPythonProducer
+from tests.faults.nemesis.transactions import run_transactions
 
 TICK_SECONDS = 0.01
 UNANSWERED_MAX = 10_000
@@ -39,6 +41,7 @@ by then it sends again as something new, and no broker can know that it is not."
 PRODUCER = "producer"
 KAFKA_PYTHON = "kafka-python"
 CONSUMER = "consumer"
+TRANSACTIONS = "transactions"
 
 
 class StreamRecorder(Recorder):
@@ -86,6 +89,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         recorder = StreamRecorder(stream)
         if options.role == CONSUMER:
             consume(recorder, options, keys, stop)
+        elif options.role == TRANSACTIONS:
+            run_transactions(recorder, options, keys, stop)
         else:
             produce(recorder, options, keys, stop)
     return 0
@@ -93,13 +98,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.faults.nemesis.worker", description=__doc__)
-    parser.add_argument("role", choices=[PRODUCER, KAFKA_PYTHON, CONSUMER])
+    parser.add_argument("role", choices=[PRODUCER, KAFKA_PYTHON, CONSUMER, TRANSACTIONS])
     parser.add_argument("--bootstrap", required=True)
     parser.add_argument("--topic", required=True)
     parser.add_argument("--partitions", type=int, required=True)
     parser.add_argument("--name", required=True, help="the process's name in the history")
     parser.add_argument("--history", type=Path, required=True)
-    parser.add_argument("--rate", type=float, default=100.0, help="records a second")
+    parser.add_argument("--rate", type=float, default=100.0, help="records, or transactions, a second")
     parser.add_argument("--value-bytes", type=int, default=200)
     return parser
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -50,13 +51,16 @@ def as_release_before_left_it(cluster: LocalCluster) -> None:
     client = KazooClient(hosts=cluster.zookeeper.connection_string, timeout=10)
     client.start(timeout=30)
     try:
-        client.delete(f"/springtide/clusters/{cluster.name}/level")
+        path = f"/springtide/clusters/{cluster.name}/level"
+        row = json.loads(client.get(path)[0])
+        client.set(path, json.dumps(row | {"level": NEWEST - 1}).encode())
     finally:
         client.stop()
         client.close()
     migrate.downgrade(url_of(cluster), BEFORE)
 
 
+@pytest.mark.skipif(BEFORE == schema.HEAD, reason="no revision of the database waits for the newest level")
 def test_what_waits_for_the_level_is_applied_when_it_is_finalized_and_not_before(
     cluster: LocalCluster,
 ) -> None:

@@ -14,6 +14,7 @@ import trio
 
 from controller.core.shards import SHARDS
 from coordinator.process import CoordinatorProcess
+from coordinator.shell.shard_metrics import collect_shards
 from springtide.node.cluster_view import ClusterView
 from springtide.node.handlers.group_refusals import CLASSIC_ONLY
 from springtide.node.sharding import GROUPS_TOPIC
@@ -116,7 +117,7 @@ def error_of(answer: Any) -> ErrorCode:
 
 
 def active_shards(process: CoordinatorProcess) -> float:
-    samples = (sample for family in process.shards.collect() for sample in family.samples)
+    samples = (sample for family in collect_shards((process.shards,)) for sample in family.samples)
     return sum(sample.value for sample in samples if sample.labels.get("state") == "active")
 
 

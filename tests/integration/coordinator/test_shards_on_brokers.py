@@ -18,6 +18,7 @@ from controller.core.events import (
 )
 from controller.core.records import MemberKind
 from controller.core.shards import SHARDS
+from coordinator.shell.shard_metrics import collect_shards
 from coordinator.shell.shards import Shards
 from springtide.contract.epochs import BrokerEpoch, ControllerEpoch
 from springtide.contract.partition_state import NO_LEADER, WriterId
@@ -32,6 +33,7 @@ from springtide.levels import SUPPORTED
 from springtide.node.clock import BrokerClock, MachineClock
 from springtide.node.cluster_view import ClusterView
 from springtide.node.net import SystemNet
+from springtide.node.sharding import GROUPS_TOPIC
 from springtide.wire.errors import ErrorCode
 from tests.kit.controller.images import build_update
 from tests.kit.coordinator.counter import Counted, CounterMachine, Increment, ReadCounter
@@ -52,6 +54,7 @@ class Coordinator:
         self.applied = -1
         self.epoch = -1
         self.shards = Shards(
+            topic=GROUPS_TOPIC,
             coordinator_id=coordinator_id,
             coordinator_epoch=lambda: BrokerEpoch(self.epoch),
             view=self.view,
@@ -159,7 +162,7 @@ class Coordinator:
     def is_serving(self, count: int) -> bool:
         values = {
             sample.labels.get("state", sample.name): sample.value
-            for family in self.shards.collect()
+            for family in collect_shards((self.shards,))
             for sample in family.samples
         }
         return values["active"] == count

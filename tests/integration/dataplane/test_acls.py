@@ -72,6 +72,18 @@ class Setting:
             "all are told of the ACLs",
         )
 
+    async def served(self) -> None:
+        """Wait until coordinators serve their shards, which they open with connections of their own."""
+        coordinators = [running.process for running in self.cluster.coordinators.values()]
+        await self.cluster.controller.wait_for(
+            lambda: all(
+                len(shards.served()) == len(shards.owned())
+                for one in coordinators
+                for shards in (one.shards, one.transactions)
+            ),
+            "all shards are served",
+        )
+
     def client(self, name: str, **more: Any) -> dict[str, Any]:
         settings: dict[str, Any] = {
             "bootstrap.servers": self.cluster.bootstrap("CLIENTS"),
@@ -219,6 +231,7 @@ def test_changes_act_on_open_connections_at_once(ca: PrivateCa, tmp_path: Path) 
         await setting.told()
         assert await in_thread(write_once_permitted, producer, b"one") is None
         assert await in_thread(poll, consumer) == b"one"
+        await setting.served()
         before = setting.connections_opened
         setting.change(f"DENY alice@* READ TOPIC {TOPIC}")
         await setting.told()

@@ -1,4 +1,4 @@
-"""A client that asks for transactions learns at once that there are none, whichever client it is."""
+"""At a level without transactions a client that asks for them learns so at once, whichever client it is."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import trio
 from aiokafka.errors import KafkaError as AioKafkaError
 from kafka.errors import KafkaError as KafkaPythonError
 
+from springtide.levels import TRANSACTIONS, Level
 from springtide.node.handlers.find_coordinator import NO_TRANSACTIONS
 from tests.kit.dataplane.cluster_in_process import cluster_in_process
 
@@ -67,7 +68,7 @@ def test_a_transactional_producer_is_told_at_once_that_there_are_no_transactions
     tmp_path: Path, begin: Callable[[str], str], told: str
 ) -> None:
     async def run() -> None:
-        async with cluster_in_process(tmp_path) as cluster:
+        async with cluster_in_process(tmp_path, level=Level(TRANSACTIONS.since - 1)) as cluster:
             await cluster.form(1)
             before = time.monotonic()
             assert told in await trio.to_thread.run_sync(begin, cluster.bootstrap())

@@ -4,14 +4,14 @@ them compared at once."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pytest
 
-from pipeline.salvage.identity import IDENTITY_SCHEMA
-from pipeline.salvage.report import MISSING, PRESENT, REPEATED, SUPERSEDED
+from pipeline.salvage.identity import IDENTITY_SCHEMA, TransactionPart
+from pipeline.salvage.report import MISSING, PRESENT, REPEATED, SUPERSEDED, UNCOMMITTED
 from pipeline.salvage.spark_tasks import IDENTITIES
 from pipeline.salvage.verdicts import hits_of, latest_keys_of, runs_of, verdicts
 from tests.kit.pipeline.salvage_world import PLAIN, World
@@ -121,7 +121,7 @@ def row(
     offset: int,
     *,
     epoch: int,
-    content: bytes = b"c",
+    content: bytes | None = b"c",
     time: int = 1,
     producer: tuple[int, int, int] = (-1, -1, -1),
     copy: int = -1,
@@ -129,8 +129,14 @@ def row(
     committed: bool = True,
     key: bytes | None = None,
     marked: bool = False,
+    transaction: TransactionPart = TransactionPart.NONE,
 ) -> Row:
-    return (0, copy, first, committed, epoch, offset, *producer, content, time, key, marked)
+    identity = (*producer, content, time, key, marked, int(transaction))
+    return (0, copy, first, committed, epoch, offset, *identity)
+
+
+def marker(row_of: Callable[..., Row], offset: int, outcome: TransactionPart, **columns: Any) -> Row:
+    return row_of(offset, content=None, time=-1, producer=(1, 0, -1), transaction=outcome, **columns)
 
 
 def cut(offset: int, *, first: int = 5, copy: int = 0, epoch: int = 1, **columns: Any) -> Row:
@@ -162,6 +168,11 @@ NEIGHBOURS = [
     *[cut(offset, content=b"%d" % offset, committed=offset < 8) for offset in (5, 6, 7, 8, 10, 11)],
     cut(2, epoch=0, copy=1, first=2, content=b"z"),
 ]
+IN_TRANSACTION = [
+    cut(offset, producer=(1, 0, offset), content=b"%d" % offset, transaction=TransactionPart.RECORD)
+    for offset in (5, 6, 8)
+]
+OPEN_AGAIN = [row(5, epoch=2, producer=(1, 0, 5), content=b"5", transaction=TransactionPart.RECORD)]
 
 CASES = {
     "nothing came again": Case(THREE, [], [MISSING] * 3),
@@ -206,6 +217,28 @@ CASES = {
         NEIGHBOURS,
         [row(5, epoch=2, content=b"6")],
         [MISSING, MISSING, PRESENT, MISSING, MISSING, MISSING, MISSING],
+    ),
+    "of a transaction that was cut off before its end nothing is missing": Case(
+        IN_TRANSACTION, [], [UNCOMMITTED] * 3
+    ),
+    "a transaction that was committed before the cut is missing whole, and the next one is not": Case(
+        [*IN_TRANSACTION, marker(cut, 7, TransactionPart.COMMIT)], [], [MISSING, MISSING, UNCOMMITTED]
+    ),
+    "a later leader's marker ends what was cut off": Case(
+        [*IN_TRANSACTION, marker(cut, 7, TransactionPart.ABORT)],
+        [marker(row, 9, TransactionPart.COMMIT, epoch=2)],
+        [UNCOMMITTED, UNCOMMITTED, MISSING],
+    ),
+    "an earlier leader's marker ends nothing of a later one": Case(
+        IN_TRANSACTION, [marker(row, 9, TransactionPart.COMMIT, epoch=0)], [UNCOMMITTED] * 3
+    ),
+    "what came again in a transaction that was aborted is not there": Case(
+        [*IN_TRANSACTION[:1], marker(cut, 7, TransactionPart.COMMIT)],
+        [*OPEN_AGAIN, marker(row, 6, TransactionPart.ABORT, epoch=2)],
+        [MISSING],
+    ),
+    "what came again in a transaction that is open is not lost": Case(
+        [*IN_TRANSACTION[:1], marker(cut, 7, TransactionPart.COMMIT)], OPEN_AGAIN, [PRESENT]
     ),
 }
 TARGETS = {name: target for target, name in enumerate(CASES)}

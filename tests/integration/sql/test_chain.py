@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from controller.audit import history, verification
 from controller.audit.chain import hash_row
 from controller.audit.change import AuditedChange, Entity, partition_id
-from controller.audit.history import Intent, Outcome, RequestOutcome
+from controller.audit.history import AuditedOutcome, Intent, RequestOutcome
 from controller.audit.outbox import AuditOutbox
 from controller.audit.verification import MismatchCode, Verification, verify
 from controller.database.sql import Database, DatabaseRejected
@@ -69,7 +69,7 @@ async def ask(store: Database, *, answered: bool = True) -> int:
     """A request, and what became of it."""
     audit_id = await store.write(history.append_intent, intent=INTENT, recorded_at_ms=5)
     if answered:
-        outcome = Outcome(audit_id=audit_id, outcome=RequestOutcome.REFUSED, detail="no\x00", at_ms=12)
+        outcome = AuditedOutcome(audit_id=audit_id, outcome=RequestOutcome.REFUSED, detail="no\x00", at_ms=12)
         await store.write(history.append_outcome, outcome=outcome)
         again = msgspec.structs.replace(outcome, outcome=RequestOutcome.SUCCEEDED)
         await store.write(history.append_outcome, outcome=again)
@@ -99,7 +99,7 @@ async def test_everything_that_appends_appends_to_one_chain(store: Database) -> 
 
 
 async def test_an_outcome_needs_its_request(store: Database) -> None:
-    outcome = Outcome(audit_id=10**9, outcome=RequestOutcome.SUCCEEDED, at_ms=1)
+    outcome = AuditedOutcome(audit_id=10**9, outcome=RequestOutcome.SUCCEEDED, at_ms=1)
     with pytest.raises(DatabaseRejected):
         await store.write(history.append_outcome, outcome=outcome)
 
@@ -263,7 +263,9 @@ async def test_two_controllers_at_once_write_one_chain(database_url: str) -> Non
         for start in range(0, 40, 7):
             outbox.record_changes([changed(epoch) for epoch in range(start, start + 7)])
             audit_id = await store.write(history.append_intent, intent=INTENT, recorded_at_ms=5)
-            outbox.record_outcome(Outcome(audit_id=audit_id, outcome=RequestOutcome.SUCCEEDED, at_ms=1))
+            outbox.record_outcome(
+                AuditedOutcome(audit_id=audit_id, outcome=RequestOutcome.SUCCEEDED, at_ms=1)
+            )
             await outbox.flush()
 
     try:

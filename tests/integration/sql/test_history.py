@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from controller.audit import history, queries
 from controller.audit.change import AuditedChange, Entity, partition_id
-from controller.audit.history import Intent, Outcome, RequestOutcome
+from controller.audit.history import AuditedOutcome, Intent, RequestOutcome
 from controller.audit.outbox import AuditOutbox
 from controller.audit.queries import AuditFilter
 from controller.database import idempotency, operation_rows
@@ -192,7 +192,7 @@ def test_a_request_is_listed_with_its_outcome_and_without_one_until_it_is_known(
     assert [(row.id, row.kind, row.cause, row.outcome) for row in rows(connection)] == [
         (audit_id, "request", "create_topic", None)
     ]
-    outcome = Outcome(
+    outcome = AuditedOutcome(
         audit_id=audit_id, outcome=RequestOutcome.REFUSED, code="topic_already_exists", at_ms=12
     )
     history.append_outcome(connection, outcome)

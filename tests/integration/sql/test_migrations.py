@@ -21,7 +21,7 @@ from controller.audit.verification import verify
 from controller.database import migrate, schema
 from controller.database.sql import Database, create_sql_engine
 from controller.database.tables import metadata, schema_compat
-from springtide.levels import NEWEST, UNTOLD, Level
+from springtide.levels import NEWEST, RELEASES, UNTOLD, Level
 from tests.kit.controller.sql import run_in_place
 
 SCRIPTS = ScriptDirectory(next(iter(migrations.__path__)))
@@ -77,22 +77,25 @@ def _set_later(url: str, revision: str, oldest_level: int | None) -> None:
 def test_a_later_revision_that_says_nothing_of_releases_is_refused(empty_url: str) -> None:
     schema.upgrade(empty_url)
     _set_later(empty_url, "9999", None)
-    with pytest.raises(schema.MigrationFailed, match=r"'9999'.*this is release 0\.2 \(level 1\)"):
+    us = rf"this is release {RELEASES[NEWEST]} \(level {NEWEST}\)"
+    with pytest.raises(schema.MigrationFailed, match=f"'9999'.*{us}"):
         schema.upgrade(empty_url)
 
 
 def test_a_later_revision_that_our_level_is_enough_for_is_accepted_and_left_alone(empty_url: str) -> None:
     schema.upgrade(empty_url)
-    _set_later(empty_url, "0011", NEWEST)
-    assert schema.upgrade(empty_url) == "0011"
-    assert schema.upgrade(empty_url, UNTOLD) == "0011"
-    assert migrate.current_revision(empty_url) == "0011"
+    _set_later(empty_url, "0012", NEWEST)
+    assert schema.upgrade(empty_url) == "0012"
+    assert schema.upgrade(empty_url, UNTOLD) == "0012"
+    assert migrate.current_revision(empty_url) == "0012"
 
 
 def test_a_later_revision_that_needs_a_later_release_is_refused_by_name(empty_url: str) -> None:
     schema.upgrade(empty_url)
-    _set_later(empty_url, "0012", NEWEST + 1)
-    with pytest.raises(schema.MigrationFailed, match="needs a release whose own level is 2 or more"):
+    _set_later(empty_url, "0013", NEWEST + 1)
+    with pytest.raises(
+        schema.MigrationFailed, match=f"needs a release whose own level is {NEWEST + 1} or more"
+    ):
         schema.upgrade(empty_url)
 
 
@@ -131,10 +134,10 @@ def test_what_a_level_needs_of_the_database_is_said_in_words(empty_url: str) -> 
         assert "is at revision 0008, and 0009 is needed" in str(asked())
         schema.upgrade(empty_url, UNTOLD)
         assert asked() is None
-        assert "at revision 0009, and 0010 is needed" in str(asked(2))
+        assert "at revision 0009, and 0011 is needed" in str(asked(2))
         schema.upgrade(empty_url)
         assert asked(2) is None
-        _set_later(empty_url, "0012", NEWEST + 1)
+        _set_later(empty_url, "0013", NEWEST + 1)
         assert "needs a release" in str(asked())
     finally:
         store.close()

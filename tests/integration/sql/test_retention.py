@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from controller.audit import history, kept_rows, retention, verification
 from controller.audit.change import AuditedChange, Entity
-from controller.audit.history import Intent, Outcome, RequestOutcome
+from controller.audit.history import AuditedOutcome, Intent, RequestOutcome
 from controller.audit.placements import Placement, audited_since_ms, placements_at
 from controller.audit.removal import REMOVE_ROWS, Recorded, find_removal
 from controller.audit.retention import DAY_MS, HistoryAltered, Retention, remove_old_rows
@@ -48,7 +48,7 @@ async def ask(store: Database, at_ms: int, *, answered_ms: int | None) -> int:
     )
     audit_id = await store.write(history.append_intent, intent=intent, recorded_at_ms=at_ms)
     if answered_ms is not None:
-        outcome = Outcome(audit_id=audit_id, outcome=RequestOutcome.SUCCEEDED, at_ms=answered_ms)
+        outcome = AuditedOutcome(audit_id=audit_id, outcome=RequestOutcome.SUCCEEDED, at_ms=answered_ms)
         await store.write(history.append_outcome, outcome=outcome)
     return audit_id
 
@@ -151,7 +151,7 @@ async def test_a_request_stays_until_its_outcome_goes(store: Database) -> None:
     await ask(store, day(2), answered_ms=day(2))
     slow = await ask(store, day(3), answered_ms=None)
     await append(store, change(day(4), None, state(0)), change(day(5), state(0), state(1)))
-    outcome = Outcome(audit_id=slow, outcome=RequestOutcome.SUCCEEDED, at_ms=day(75))
+    outcome = AuditedOutcome(audit_id=slow, outcome=RequestOutcome.SUCCEEDED, at_ms=day(75))
     await store.write(history.append_outcome, outcome=outcome)
     assert await remove(store) == 1
     assert (await newest_removal(store)).removal.last_seq == 2

@@ -49,6 +49,7 @@ SILENCE = Silence(
     partition=2**31 - 1,
     broker_id=None,
     group_id="a\x00b",
+    transactional_id="\x00pay",
     reason="r\x00",
     actor="alice",
     created_at_ms=1_000,

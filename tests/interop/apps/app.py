@@ -72,7 +72,6 @@ class App:
         copies: of a pipe: it writes values as they are, to the topic COPY.SOURCE.
         keeps_order: False: it promises none, as a table has none.
         needs: what a person has to know or to set, beside addresses.
-        wants_transactions: it asks for exactly-once, which waits for transactions.
     """
 
     name: str
@@ -84,4 +83,3 @@ class App:
     copies: bool = False
     keeps_order: bool = True
     needs: str = ""
-    wants_transactions: bool = False

@@ -376,8 +376,6 @@ OF_KAFKA = (
         "the same, with exactly_once_v2",
         STREAMS,
         _java("StreamsApp.java", "exactly_once_v2"),
-        needs="transactions",
-        wants_transactions=True,
     ),
     App(
         "mirrormaker",

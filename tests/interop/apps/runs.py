@@ -42,7 +42,7 @@ REFUSALS = "kafka_network_requestmetrics_errors"
 WORDS_CHARS_MAX = 200
 _ERROR = re.compile(r"error|exception|fatal", re.IGNORECASE)
 
-Verdict = Literal["works", "works after its topics are made", "waits", "fails", "not installed"]
+Verdict = Literal["works", "works after its topics are made", "fails", "not installed"]
 Refusals = dict[tuple[str, str, str], float]
 """How often, by request, error and software."""
 
@@ -106,8 +106,6 @@ def _judge(app: App, cluster: Cluster, home: Path, seconds: float) -> tuple[Verd
     try:
         _try(app, cluster, home, seconds=seconds, has_topics=False)
     except DidNot as first:
-        if app.wants_transactions:
-            return "waits", str(first)
         try:
             _try(app, cluster, home, seconds=seconds, has_topics=True)
         except DidNot as second:

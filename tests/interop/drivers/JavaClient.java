@@ -2,6 +2,8 @@
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.BufferedReader;
+import java.io.IOException;
+import java.io.InputStream;
 import java.io.InputStreamReader;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -11,6 +13,7 @@ import java.util.Comparator;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Properties;
 import java.util.Set;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
@@ -26,6 +29,8 @@ import org.apache.kafka.clients.admin.OffsetSpec;
 import org.apache.kafka.clients.admin.RecordsToDelete;
 import org.apache.kafka.clients.admin.ScramCredentialInfo;
 import org.apache.kafka.clients.admin.ScramMechanism;
+import org.apache.kafka.clients.admin.TransactionDescription;
+import org.apache.kafka.clients.admin.TransactionListing;
 import org.apache.kafka.clients.admin.UserScramCredentialDeletion;
 import org.apache.kafka.clients.admin.UserScramCredentialUpsertion;
 import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
@@ -42,6 +47,8 @@ import org.apache.kafka.common.acl.AclBindingFilter;
 import org.apache.kafka.common.acl.AclOperation;
 import org.apache.kafka.common.acl.AclPermissionType;
 import org.apache.kafka.common.config.ConfigResource;
+import org.apache.kafka.common.errors.InvalidProducerEpochException;
+import org.apache.kafka.common.errors.ProducerFencedException;
 import org.apache.kafka.common.quota.ClientQuotaAlteration;
 import org.apache.kafka.common.quota.ClientQuotaEntity;
 import org.apache.kafka.common.quota.ClientQuotaFilter;
@@ -55,7 +62,6 @@ import org.apache.kafka.common.security.plain.PlainLoginModule;
 import org.apache.kafka.common.security.scram.ScramLoginModule;
 import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
-import org.apache.kafka.common.utils.AppInfoParser;
 
 class JavaClient {
     static class Absent extends Exception {}
@@ -82,11 +88,15 @@ class JavaClient {
 
     static Object call(JsonNode asked) throws Exception {
         switch (asked.get("call").asText()) {
-            case "version": return AppInfoParser.getVersion();
+            case "version": return version();
             case "produce": return produce(asked);
             case "fetch": return fetch(asked);
             case "group_share": return share(asked);
             case "group_static": return returnStatic(asked);
+            case "fetch_committed": return fetch(asked);
+            case "transact": return transact(asked);
+            case "copy": return copy(asked);
+            case "take_over": return takeOver(asked);
             case "group_resume":
                 readAndCommit(asked, asked.get("offset").asInt());
                 return readAndCommit(asked, asked.get("count").asInt() - asked.get("offset").asInt());
@@ -94,6 +104,15 @@ class JavaClient {
         try (Admin admin = Admin.create(settings(asked))) {
             return administer(admin, asked);
         }
+    }
+
+    /** AppInfoParser moves from release to release; what it reads does not. */
+    static String version() throws IOException {
+        Properties told = new Properties();
+        try (InputStream file = KafkaProducer.class.getResourceAsStream("/kafka/kafka-version.properties")) {
+            told.load(file);
+        }
+        return told.getProperty("version");
     }
 
     static Object administer(Admin admin, JsonNode asked) throws Exception {
@@ -124,6 +143,12 @@ class JavaClient {
             case "delete_records":
                 RecordsToDelete before = RecordsToDelete.beforeOffset(asked.get("offset").asLong());
                 return admin.deleteRecords(Map.of(partition, before)).all().get();
+            case "list_transactions":
+                return admin.listTransactions().all().get().stream().map(TransactionListing::transactionalId).toList();
+            case "describe_transaction":
+                TransactionDescription open = admin.describeTransactions(List.of(group)).description(group).get();
+                return Map.of("state", open.state().toString(), "partitions",
+                    open.topicPartitions().stream().map(TopicPartition::partition).toList());
             case "list_groups":
                 return admin.listGroups().all().get().stream().map(GroupListing::groupId).toList();
             case "describe_group":
@@ -201,9 +226,78 @@ class JavaClient {
         }
     }
 
+    static KafkaProducer<String, String> transactional(JsonNode asked) {
+        Map<String, Object> settings = settings(asked);
+        settings.put("transactional.id", asked.get("group").asText());
+        settings.put("max.block.ms", WITHIN.toMillis());
+        StringSerializer text = new StringSerializer();
+        KafkaProducer<String, String> producer = new KafkaProducer<>(settings, text, text);
+        producer.initTransactions();
+        return producer;
+    }
+
+    static void write(KafkaProducer<String, String> producer, JsonNode asked, String word) {
+        producer.beginTransaction();
+        for (int number = 0; number < asked.get("count").asInt(); number++) {
+            producer.send(new ProducerRecord<>(asked.get("topic").asText(), 0, "k" + number, word + " " + number));
+        }
+        producer.flush();
+    }
+
+    static Object transact(JsonNode asked) {
+        try (KafkaProducer<String, String> producer = transactional(asked)) {
+            write(producer, asked, "lost");
+            producer.abortTransaction();
+            write(producer, asked, "value");
+            producer.commitTransaction();
+            return null;
+        }
+    }
+
+    static Object copy(JsonNode asked) {
+        String topic = asked.get("topic").asText();
+        StringDeserializer text = new StringDeserializer();
+        try (KafkaConsumer<String, String> consumer = new KafkaConsumer<>(groupSettings(asked), text, text);
+             KafkaProducer<String, String> producer = transactional(asked)) {
+            consumer.subscribe(List.of(topic));
+            producer.beginTransaction();
+            int[] copied = {0};
+            long deadline = System.nanoTime() + WITHIN.toNanos();
+            while (copied[0] < asked.get("count").asInt() && System.nanoTime() < deadline) {
+                consumer.poll(Duration.ofMillis(200)).forEach(one -> {
+                    producer.send(new ProducerRecord<>(topic, 1, one.key(), one.value()));
+                    copied[0]++;
+                });
+            }
+            TopicPartition partition = new TopicPartition(topic, 0);
+            Map<TopicPartition, OffsetAndMetadata> offset = Map.of(partition, new OffsetAndMetadata(consumer.position(partition)));
+            producer.sendOffsetsToTransaction(offset, consumer.groupMetadata());
+            producer.commitTransaction();
+            return null;
+        }
+    }
+
+    static Object takeOver(JsonNode asked) {
+        try (KafkaProducer<String, String> first = transactional(asked)) {
+            write(first, asked, "lost");
+            try (KafkaProducer<String, String> second = transactional(asked)) {
+                write(second, asked, "value");
+                second.commitTransaction();
+            }
+            try {
+                first.commitTransaction();
+                return false;
+            } catch (ProducerFencedException | InvalidProducerEpochException refused) {
+                return true;
+            }
+        }
+    }
+
     static Object fetch(JsonNode asked) {
         StringDeserializer text = new StringDeserializer();
-        try (KafkaConsumer<String, String> consumer = new KafkaConsumer<>(settings(asked), text, text)) {
+        Map<String, Object> settings = settings(asked);
+        if (asked.get("call").asText().equals("fetch_committed")) settings.put("isolation.level", "read_committed");
+        try (KafkaConsumer<String, String> consumer = new KafkaConsumer<>(settings, text, text)) {
             List<TopicPartition> assigned = List.of(new TopicPartition(asked.get("topic").asText(), 0));
             consumer.assign(assigned);
             consumer.seekToBeginning(assigned);

@@ -13,7 +13,7 @@ import aiokafka
 from aiokafka.abc import AbstractTokenProvider
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.errors import for_code
+from aiokafka.errors import KafkaError, for_code
 from aiokafka.structs import TopicPartition
 
 from tests.interop.drivers.answer import serve
@@ -85,14 +85,60 @@ class Aiokafka:
         finally:
             await producer.stop()
 
+    def transact(self, asked: Asked) -> None:
+        asyncio.run(self._transact(asked))
+
+    async def _transact(self, asked: Asked) -> None:
+        async with _transactional(asked) as producer:
+            await producer.begin_transaction()
+            await _write(producer, asked, b"lost")
+            await producer.abort_transaction()
+            async with producer.transaction():
+                await _write(producer, asked, b"value")
+
+    def copy(self, asked: Asked) -> None:
+        asyncio.run(self._copy(asked))
+
+    async def _copy(self, asked: Asked) -> None:
+        partition = TopicPartition(asked["topic"], 0)
+        deadline = time.monotonic() + SECONDS
+        async with _consumer(asked, group_id=asked["group"]) as consumer, _transactional(asked) as producer:
+            consumer.subscribe([asked["topic"]])
+            async with producer.transaction():
+                copied = 0
+                while copied < asked["count"] and time.monotonic() < deadline:
+                    for message in (await consumer.getmany(timeout_ms=200)).get(partition, []):
+                        await producer.send(asked["topic"], message.value, message.key, partition=1)
+                        copied += 1
+                offset = await consumer.position(partition)
+                await producer.send_offsets_to_transaction({partition: offset}, asked["group"])
+
+    def take_over(self, asked: Asked) -> bool:
+        return asyncio.run(self._take_over(asked))
+
+    async def _take_over(self, asked: Asked) -> bool:
+        async with _transactional(asked) as first:
+            await first.begin_transaction()
+            await _write(first, asked, b"lost")
+            async with _transactional(asked) as second, second.transaction():
+                await _write(second, asked, b"value")
+            try:
+                await first.commit_transaction()
+            except KafkaError:
+                return True
+            return False
+
     def fetch(self, asked: Asked) -> list[list[str]]:
         return asyncio.run(self._fetch(asked))
 
-    async def _fetch(self, asked: Asked) -> list[list[str]]:
+    def fetch_committed(self, asked: Asked) -> list[list[str]]:
+        return asyncio.run(self._fetch(asked, isolation_level="read_committed"))
+
+    async def _fetch(self, asked: Asked, **settings: Any) -> list[list[str]]:
         partition = TopicPartition(asked["topic"], 0)
         found: list[list[str]] = []
         deadline = time.monotonic() + SECONDS
-        async with _consumer(asked) as consumer:
+        async with _consumer(asked, **settings) as consumer:
             consumer.assign([partition])
             await consumer.seek_to_beginning(partition)
             while len(found) < asked["count"] and time.monotonic() < deadline:
@@ -215,6 +261,26 @@ def _by_admin(asked: Asked, call: Callable[[Any], Awaitable[Any]]) -> Any:
             await admin.close()
 
     return asyncio.run(run())
+
+
+@asynccontextmanager
+async def _transactional(asked: Asked) -> AsyncIterator[Any]:
+    producer = aiokafka.AIOKafkaProducer(**_common(asked), transactional_id=asked["group"])
+    await producer.start()
+    try:
+        yield producer
+    finally:
+        await producer.stop()
+
+
+async def _write(producer: Any, asked: Asked, word: bytes) -> None:
+    """Write the records in the open transaction; return when they are acknowledged."""
+    pending = [
+        await producer.send(asked["topic"], b"%s %d" % (word, number), b"k%d" % number, partition=0)
+        for number in range(asked["count"])
+    ]
+    async with asyncio.timeout(SECONDS):
+        await asyncio.gather(*pending)
 
 
 @asynccontextmanager

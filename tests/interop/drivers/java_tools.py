@@ -26,6 +26,7 @@ TOOLS = "org.apache.kafka.tools"
 CONFIGS = "kafka.admin.ConfigCommand"
 ACLS = f"{TOOLS}.AclCommand"
 MECHANISM = "SCRAM-SHA-256"
+TRANSACTIONS = f"{TOOLS}.TransactionsCommand"
 GROUPS = f"{TOOLS}.consumer.group.ConsumerGroupCommand"
 QUIET = ("-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error")
 
@@ -139,6 +140,19 @@ class JavaTools:
                 lines=[f"line {number}" for number in range(asked["count"])],
                 directory=Path(directory),
             )
+
+    def list_transactions(self, asked: Asked) -> list[str]:
+        return [
+            line.split()[0] for line in self._run(asked, TRANSACTIONS, "list").splitlines() if line.split()
+        ]
+
+    def describe_transaction(self, asked: Asked) -> dict[str, Any]:
+        printed = self._run(asked, TRANSACTIONS, "describe", "--transactional-id", asked["group"])
+        state = re.search(r"\b(Ongoing)\b", printed)
+        partitions = re.findall(
+            rf"{re.escape(asked['topic'])}-(\d+)\b", printed.replace(asked["group"] + " ", "")
+        )
+        return {"state": state[1] if state else printed, "partitions": [int(one) for one in partitions]}
 
     def list_groups(self, asked: Asked) -> list[str]:
         return self._run(asked, GROUPS, "--list").split()

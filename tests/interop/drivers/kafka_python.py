@@ -79,11 +79,11 @@ class KafkaPython:
         finally:
             producer.close()
 
-    def fetch(self, asked: Asked) -> list[list[str]]:
+    def fetch(self, asked: Asked, **settings: Any) -> list[list[str]]:
         partition = kafka.TopicPartition(asked["topic"], 0)
         found: list[list[str]] = []
         deadline = time.monotonic() + SECONDS
-        with _consumer(asked) as consumer:
+        with _consumer(asked, **settings) as consumer:
             consumer.assign([partition])
             consumer.seek_to_beginning(partition)
             while len(found) < asked["count"] and time.monotonic() < deadline:
@@ -105,6 +105,58 @@ class KafkaPython:
     def group_resume(self, asked: Asked) -> list[list[str]]:
         _read_and_commit(asked, asked["offset"])
         return _read_and_commit(asked, asked["count"] - asked["offset"])
+
+    def transact(self, asked: Asked) -> None:
+        with _transactional(asked) as producer:
+            _write(producer, asked, b"lost")
+            producer.flush(SECONDS)
+            producer.abort_transaction()
+            _write(producer, asked, b"value")
+            producer.commit_transaction()
+
+    def fetch_committed(self, asked: Asked) -> list[list[str]]:
+        return self.fetch(asked, isolation_level="read_committed")
+
+    def copy(self, asked: Asked) -> None:
+        partition = kafka.TopicPartition(asked["topic"], 0)
+        deadline = time.monotonic() + SECONDS
+        with _consumer(asked, group_id=asked["group"]) as consumer, _transactional(asked) as producer:
+            consumer.subscribe([asked["topic"]])
+            producer.begin_transaction()
+            copied = 0
+            while copied < asked["count"] and time.monotonic() < deadline:
+                for message in consumer.poll(timeout_ms=200).get(partition, []):
+                    producer.send(asked["topic"], message.value, message.key, partition=1)
+                    copied += 1
+            offset = kafka.structs.OffsetAndMetadata(consumer.position(partition), "", -1)
+            producer.send_offsets_to_transaction({partition: offset}, consumer.group_metadata())
+            producer.commit_transaction()
+
+    def take_over(self, asked: Asked) -> bool:
+        with _transactional(asked) as first, _transactional(asked, is_open=False) as second:
+            _write(first, asked, b"lost")
+            first.flush(SECONDS)
+            second.init_transactions()
+            _write(second, asked, b"value")
+            second.commit_transaction()
+            try:
+                first.commit_transaction()
+            except kafka.errors.KafkaError:
+                return True
+            return False
+
+    def list_transactions(self, asked: Asked) -> list[str]:
+        with _admin(asked) as admin:
+            told = admin.list_transactions()
+        return [one.transactional_id for of_node in told.values() for one in of_node]
+
+    def describe_transaction(self, asked: Asked) -> dict[str, Any]:
+        with _admin(asked) as admin:
+            told = admin.describe_transactions([asked["group"]])[asked["group"]]
+        return {
+            "state": str(getattr(told.state, "value", told.state)),
+            "partitions": [one.partition for one in told.topic_partitions],
+        }
 
     def list_groups(self, asked: Asked) -> list[str]:
         with _admin(asked) as admin:
@@ -257,6 +309,23 @@ def _read_and_commit(asked: Asked, count: int) -> list[list[str]]:
                 found.append([message.key.decode(), message.value.decode()])
         consumer.commit()
     return found
+
+
+@contextmanager
+def _transactional(asked: Asked, *, is_open: bool = True) -> Iterator[Any]:
+    producer = kafka.KafkaProducer(**_common(asked), transactional_id=asked["group"])
+    try:
+        if is_open:
+            producer.init_transactions()
+        yield producer
+    finally:
+        producer.close(timeout=SECONDS)
+
+
+def _write(producer: Any, asked: Asked, word: bytes) -> None:
+    producer.begin_transaction()
+    for number in range(asked["count"]):
+        producer.send(asked["topic"], b"%s %d" % (word, number), b"k%d" % number, partition=0)
 
 
 @contextmanager

@@ -100,6 +100,50 @@ const calls = {
   fetch: () => {
     throw new Absent("it reads in consumer groups only");
   },
+  transact: (asked) =>
+    using(transactional(asked), async (producer) => {
+      await (await write(producer, asked, "lost")).abort();
+      await (await write(producer, asked, "value")).commit();
+    }),
+  fetch_committed: async (asked) => {
+    const consumer = kafka(asked).consumer({ groupId: asked.group }); // of committed records, by default
+    const found = [];
+    return using(consumer, async () => {
+      await consumer.subscribe({ topic: asked.topic, fromBeginning: true });
+      const eachMessage = async ({ message }) => void found.push([String(message.key), String(message.value)]);
+      await consumer.run({ autoCommit: false, eachMessage });
+      await until(`${asked.count} records`, () => found.length >= asked.count);
+      return found;
+    });
+  },
+  copy: (asked) => {
+    const consumer = kafka(asked).consumer({ groupId: asked.group });
+    return using(transactional(asked), (producer) =>
+      using(consumer, async () => {
+        await consumer.subscribe({ topic: asked.topic, fromBeginning: true });
+        const found = [];
+        const eachMessage = async ({ message }) => void found.push({ key: message.key, value: message.value, partition: 1 });
+        await consumer.run({ autoCommit: false, eachMessage });
+        await until(`${asked.count} records`, () => found.length >= asked.count);
+        const transaction = await producer.transaction();
+        await transaction.send({ topic: asked.topic, acks: -1, messages: found.slice(0, asked.count) });
+        const partitions = [{ partition: 0, offset: String(asked.count) }];
+        await transaction.sendOffsets({ consumerGroupId: asked.group, topics: [{ topic: asked.topic, partitions }] });
+        await transaction.commit();
+      }),
+    );
+  },
+  take_over: (asked) =>
+    using(transactional(asked), async (first) => {
+      const left = await write(first, asked, "lost");
+      await using(transactional(asked), async (second) => (await write(second, asked, "value")).commit());
+      try {
+        await left.commit();
+        return false;
+      } catch {
+        return true;
+      }
+    }),
   group_share: groupShare,
   group_resume: async (asked) => {
     await readAndCommit(asked, asked.offset);
@@ -141,6 +185,18 @@ async function until(what, isSo) {
     if (Date.now() > deadline) throw new Error(`after 60 s still not: ${what}`);
     await new Promise((resolve) => setTimeout(resolve, 50));
   }
+}
+
+const transactional = (asked) =>
+  kafka(asked).producer({ transactionalId: asked.group, idempotent: true, maxInFlightRequests: 1 });
+
+async function write(producer, asked, word) {
+  const transaction = await producer.transaction();
+  const messages = Array.from({ length: asked.count }, (_, n) => {
+    return { key: `k${n}`, value: `${word} ${n}`, partition: 0 };
+  });
+  await transaction.send({ topic: asked.topic, acks: -1, messages });
+  return transaction;
 }
 
 async function member(asked) {

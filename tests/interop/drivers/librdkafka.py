@@ -142,6 +142,46 @@ class Librdkafka:
         consumer.close()
         return _records(found)
 
+    def transact(self, asked: Asked) -> None:
+        producer = self._transactional(asked)
+        _write(producer, asked, "lost")
+        producer.abort_transaction(SECONDS)
+        _write(producer, asked, "value")
+        producer.commit_transaction(SECONDS)
+
+    def fetch_committed(self, asked: Asked) -> list[list[str]]:
+        return self.fetch(asked)  # What this client does unless it is told otherwise.
+
+    def copy(self, asked: Asked) -> None:
+        consumer, producer = self._consumer(asked, group=asked["group"]), self._transactional(asked)
+        consumer.subscribe([asked["topic"]])
+        found = consumer.consume(asked["count"], timeout=SECONDS)
+        producer.begin_transaction()
+        for key, value in _records(found):
+            producer.produce(asked["topic"], value, key, partition=1)
+        offset = TopicPartition(asked["topic"], 0, (found[-1].offset() or 0) + 1)
+        producer.send_offsets_to_transaction([offset], consumer.consumer_group_metadata(), SECONDS)
+        producer.commit_transaction(SECONDS)
+        consumer.close()
+
+    def take_over(self, asked: Asked) -> bool:
+        first = self._transactional(asked)
+        _write(first, asked, "lost")
+        first.flush(SECONDS)
+        second = self._transactional(asked)
+        _write(second, asked, "value")
+        second.commit_transaction(SECONDS)
+        try:
+            first.commit_transaction(SECONDS)
+        except KafkaException as refused:
+            return bool(refused.args[0].fatal())
+        return False
+
+    def _transactional(self, asked: Asked) -> Producer:
+        producer = Producer({**_common(asked), "transactional.id": asked["group"]})
+        producer.init_transactions(SECONDS)
+        return producer
+
     def list_groups(self, asked: Asked) -> list[str]:
         admin = self._admin(asked)
         told = admin.list_consumer_groups().result(SECONDS)
@@ -225,6 +265,12 @@ def _common(asked: Asked) -> dict[str, Any]:
     if asked["login"] and asked["login"]["token"]:
         settings["oauth_cb"] = lambda _: (asked["login"]["token"], time.time() + TOKEN_SECONDS)
     return settings
+
+
+def _write(producer: Producer, asked: Asked, word: str) -> None:
+    producer.begin_transaction()
+    for number in range(asked["count"]):
+        producer.produce(asked["topic"], f"{word} {number}", f"k{number}", partition=0)
 
 
 def _topic_of(asked: Asked) -> tuple[Any, str, Any]:

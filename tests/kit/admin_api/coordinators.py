@@ -16,6 +16,7 @@ from springtide.contract.session import (
     RegisterResponse,
     ShutdownKind,
 )
+from springtide.contract.transactions import TransactionNews
 from springtide.contract.updates import NameWriterRequest, NameWriterResponse, PollRequest, UpdateBatch
 from springtide.levels import SUPPORTED
 from tests.kit.admin_api.rest import Rest
@@ -73,16 +74,25 @@ class Coordinator:
         self.update = await self.ask("poll", request, UpdateBatch)
         return self.update
 
-    async def heartbeat(self, *level: int, groups: GroupNews | None = None) -> HeartbeatResponse:
-        (topic_id,) = {key[0] for key in self.rest.engine.cluster("prod").image.shards} or {""}
+    async def heartbeat(
+        self,
+        *level: int,
+        groups: GroupNews | None = None,
+        transactions: TransactionNews | None = None,
+        wants_transactions: bool = False,
+    ) -> HeartbeatResponse:
+        """level: numbers of shards that it is level with, of each coordinator topic."""
+        topic_ids = sorted({key[0] for key in self.rest.engine.cluster("prod").image.shards})
         request = HeartbeatRequest(
             broker_id=self.coordinator_id,
             broker_epoch=BrokerEpoch(self.epoch),
             incarnation_id=f"i{self.coordinator_id}",
             applied_controller_epoch=self.update.controller_epoch,
             applied_sequence=self.update.sequence,
-            level=(LevelShards(topic_id=topic_id, partitions=level),),
+            level=tuple(LevelShards(topic_id=topic_id, partitions=level) for topic_id in topic_ids),
             groups=groups,
+            transactions=transactions,
+            wants_transactions=wants_transactions,
         )
         response: HeartbeatResponse = await self.ask("heartbeat", request, HeartbeatResponse)
         return response

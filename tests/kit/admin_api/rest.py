@@ -23,6 +23,7 @@ from controller.database.sql import Database, DatabaseUnavailable, create_sql_en
 from controller.shell.engine import Engine
 from tests.kit.admin_api.groups import MemoryGroups
 from tests.kit.admin_api.records import MemoryRooms
+from tests.kit.admin_api.transactions import MemoryTransactions
 from tests.kit.clocks import VirtualClock
 from tests.kit.controller.shell import AddressBook, Broker, form_cluster, make_engine, until_active
 from tests.kit.controller.sql import make_tables, run_in_place
@@ -65,6 +66,7 @@ class Rest:
     listeners: AddressBook
     groups: MemoryGroups
     rooms: MemoryRooms
+    transactions: MemoryTransactions
 
     async def post(self, path: str, body: Any, **headers: str) -> httpx.Response:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -161,12 +163,13 @@ async def controller(
     store = Database(sql_engine, sql)
     outbox = AuditOutbox(store, clock=clock, truth=engine.truth)
     engine.attach_outbox(outbox)
-    groups, rooms = MemoryGroups(), MemoryRooms()
+    groups, rooms, transactions = MemoryGroups(), MemoryRooms(), MemoryTransactions()
     app = create_app(
         engine=engine,
         database=store,
         outbox=outbox,
         client_groups=groups,
+        client_transactions=transactions,
         rooms=rooms,
         settings=settings or ApiSettings(),
         clock=clock,
@@ -186,7 +189,8 @@ async def controller(
                 tasks.start_soon(outbox.run)
             if is_active:
                 await until_active([engine])
-            yield Rest(client, app, engine, store, outbox, clock, meta, sql, listeners, groups, rooms)
+            parts = (engine, store, outbox, clock, meta, sql, listeners)
+            yield Rest(client, app, *parts, groups, rooms, transactions)
             tasks.cancel_scope.cancel()
     finally:
         store.close()

@@ -20,11 +20,12 @@ from springtide.contract.session import (
     RegisterResponse,
     ShutdownKind,
 )
+from springtide.contract.transactions import TransactionNews
 from springtide.contract.updates import NameWriterRequest, NameWriterResponse
-from springtide.levels import SUPPORTED
 from tests.kit.controller.core_cluster import Cluster
 
 OFFSETS_ID = "offsets-000000000000id"
+TRANSACTIONS_ID = "transactions-00000000x"
 
 
 class CoordinatorCluster(Cluster):
@@ -53,7 +54,7 @@ class CoordinatorCluster(Cluster):
             port=9092,
             log_dir_ids=(),
             last_shutdown=ShutdownKind.FIRST_START,
-            levels=SUPPORTED,
+            levels=self._told(coordinator_id),
         )
         return self.ask(
             RegisterMember(kind=MemberKind.COORDINATOR, wall_ms=0, request=request), RegisterResponse
@@ -64,16 +65,21 @@ class CoordinatorCluster(Cluster):
         coordinator_id: int,
         *,
         level: bool | Sequence[int] = False,
+        topic_id: str = OFFSETS_ID,
         applied: int | None = None,
         wants_shutdown: bool = False,
         groups: GroupNews | None = None,
+        transactions: TransactionNews | None = None,
     ) -> HeartbeatResponse:
-        """Send a heartbeat of a coordinator. level: with the shards of these numbers; True for all that it is
-        the standby of. applied: up to which sequence, None for all."""
+        """Send a heartbeat of a coordinator. level: with the topic's shards of these numbers; True for all
+        that it is the standby of. applied: up to which sequence, None for all."""
         coordinator = self.image.coordinators[coordinator_id]
         if isinstance(level, bool):
+            states = [self.image.partitions[key] for key in sorted(self.image.shards) if key[0] == topic_id]
             level = [
-                key[1] for key, shard in self.shards.items() if level and shard.standby == coordinator_id
+                state.partition
+                for state in states
+                if level and state.shard is not None and state.shard.standby == coordinator_id
             ]
         request = HeartbeatRequest(
             broker_id=coordinator_id,
@@ -81,9 +87,10 @@ class CoordinatorCluster(Cluster):
             incarnation_id=coordinator.incarnation_id,
             applied_controller_epoch=ControllerEpoch(self.controller_epoch),
             applied_sequence=self.image.sequence if applied is None else applied,
-            level=(LevelShards(topic_id=OFFSETS_ID, partitions=tuple(level)),),
+            level=(LevelShards(topic_id=topic_id, partitions=tuple(level)),),
             wants_shutdown=wants_shutdown,
             groups=groups,
+            transactions=transactions,
         )
         event = Heartbeat(wall_ms=0, request=request, received_ms=self.now_ms, kind=MemberKind.COORDINATOR)
         return self.ask(event, HeartbeatResponse)

@@ -1,28 +1,26 @@
-"""A group machine on a desk: its clients, its clock, and a log that commits at once unless it is held.
-
-The desk does what a shard's runtime does (coordinator/core/shard.py): it applies records at once, answers
-when they are committed, undoes what is refused. `fail_over` goes on with a new machine and what the log
-holds.
-"""
+"""A group machine on a desk, and its clients."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any
+
+from msgspec.structs import replace
 
 from coordinator.core.groups.machine import GroupMachine
 from coordinator.core.groups.options import GroupOptions
 from coordinator.core.groups.requests import (
     CommitOffsets,
+    CommitPendingOffsets,
     DeleteGroups,
     DeleteGroupsReply,
     DeleteOffsets,
     DescribedGroup,
     DescribeGroups,
     DescribeGroupsReply,
+    EndPendingOffsets,
     FetchOffsets,
     FetchOffsetsReply,
+    GroupOffsets,
     GroupPlaces,
     JoinGroup,
     JoinGroupReply,
@@ -34,20 +32,20 @@ from coordinator.core.groups.requests import (
     ListGroupsReply,
     MemberHeartbeat,
     MemberHeartbeatReply,
+    MustVerify,
     OffsetPlace,
     OffsetsReply,
     OffsetToCommit,
+    PendingOffsetsEnded,
     Request,
     SyncGroup,
     SyncGroupReply,
 )
-from coordinator.core.machine import RequestReply, ShardRecord, StepOutcome, TimerDue
 from springtide.wire.errors import ErrorCode
-
-R = TypeVar("R")
+from springtide.wire.markers import Outcome
+from tests.kit.coordinator.machine_desk import MachineDesk
 
 GROUP = "g"
-WALL_MS = 1_700_000_000_000
 SESSION_MS = 10_000
 REBALANCE_MS = 60_000
 
@@ -61,135 +59,18 @@ def subscription(*topics: str, rest: bytes = b"") -> bytes:
 RANGE = (JoinProtocol("range", subscription("t")),)
 
 
-@dataclass(slots=True)
-class InFlight:
-    first_offset: int
-    records: list[ShardRecord] = field(default_factory=list)
-    replies: list[RequestReply] = field(default_factory=list)
-    works: list[Hashable] = field(default_factory=list)
-
-    def hold(self, outcome: StepOutcome) -> None:
-        """Let what the outcome has beside its records wait for the batch."""
-        self.replies += outcome.replies
-        if outcome.work is not None:
-            self.works.append(outcome.work)
-
-
-class GroupDesk:
-    """records: what the log holds, committed. replies: by token; an ErrorCode where the runtime answered.
-    is_holding: batches stay in flight until `commit` or `refuse`."""
-
+class GroupDesk(MachineDesk[GroupMachine]):
     def __init__(
         self, options: GroupOptions | None = None, machine: type[GroupMachine] = GroupMachine
     ) -> None:
         self.options = options or GroupOptions()
-        self.new_machine = machine
-        self.records: list[ShardRecord] = []
-        self.in_flight: list[InFlight] = []
-        self.is_holding = False
-        self.replies: dict[int, object] = {}
-        self.timers: dict[Hashable, int] = {}
-        self.now_ms = 0
-        self.do_clocks_agree = True
-        self.tokens = 0
-        self.open()
-
-    @property
-    def wall_ms(self) -> int:
-        return WALL_MS + self.now_ms
-
-    # --- the runtime -------------------------------------------------------------------------------
-
-    def open(self) -> None:
-        self.machine = self.new_machine(self.options)
-        for offset, record in enumerate(self.records):
-            self.machine.apply(record, offset)
-        self.machine.committed(len(self.records))
-        self._carry_out(self.machine.opened(self.now_ms, self.wall_ms))
-
-    def step(self, event: object) -> None:
-        self._carry_out(self.machine.step(event, self.now_ms, self.wall_ms))
-
-    def _carry_out(self, outcome: StepOutcome) -> None:
-        for timer in outcome.timers:
-            self.timers.pop(timer.key, None)
-            if timer.at_ms is not None:
-                self.timers[timer.key] = timer.at_ms
-        if outcome.records:
-            first = len(self.records) + sum(len(batch.records) for batch in self.in_flight)
-            for offset, record in enumerate(outcome.records, first):
-                self.machine.apply(record, offset)
-            self.in_flight.append(InFlight(first, list(outcome.records)))
-            self.in_flight[-1].hold(outcome)
-            if not self.is_holding:
-                self.commit()
-        elif outcome.waits and self.in_flight:
-            self.in_flight[-1].hold(outcome)
-        else:
-            self.send(outcome.replies)
-
-    def send(self, replies: list[RequestReply] | tuple[RequestReply, ...]) -> None:
-        for reply in replies:
-            assert reply.token not in self.replies, "a request is answered once"
-            self.replies[reply.token] = reply.message
-
-    def commit(self, batches: int | None = None) -> None:
-        """The oldest batches in flight are committed, all unless it is said how many."""
-        for batch in self.in_flight[:batches]:
-            self.in_flight.remove(batch)
-            self.records += batch.records
-            self.machine.committed(len(self.records))
-            self.send(batch.replies)
-            for work in batch.works:
-                self._carry_out(self.machine.written(work, self.now_ms, self.wall_ms))
-
-    def refuse(self, error: ErrorCode = ErrorCode.NOT_ENOUGH_REPLICAS) -> None:
-        """All in flight is refused."""
-        refused, self.in_flight = self.in_flight, []
-        if refused:
-            self.machine.undo(refused[0].first_offset)
-        for batch in refused:
-            self.send([RequestReply(reply.token, error) for reply in batch.replies])
-        for batch in refused:
-            for work in batch.works:
-                self._carry_out(self.machine.refused(work, error, self.now_ms, self.wall_ms))
-
-    def fail_over(self, *, written: int = 0) -> None:
-        """Let another process take the shard over. `written` of the batches in flight reached the log."""
-        waiting = [reply.token for batch in self.in_flight for reply in batch.replies]
-        for token in (*self.machine.closed(), *waiting):
-            self.send([RequestReply(token, ErrorCode.NOT_COORDINATOR)])
-        for batch in self.in_flight[:written]:
-            self.records += batch.records
-        self.in_flight.clear()
-        self.timers.clear()
-        self.open()
-
-    def wait(self, duration_ms: int) -> None:
-        """Let time pass; timers fire in order."""
-        until = self.now_ms + duration_ms
-        while due := [(at_ms, number) for number, at_ms in enumerate(self.timers.values()) if at_ms <= until]:
-            at_ms, number = min(due)
-            key = list(self.timers)[number]
-            del self.timers[key]
-            self.now_ms = max(self.now_ms, at_ms)
-            self.step(TimerDue(key, self.wall_ms if self.do_clocks_agree else None))
-        self.now_ms = until
+        super().__init__(lambda: machine(self.options))
 
     # --- clients -----------------------------------------------------------------------------------
 
     def ask(self, request: Request) -> int:
         self.step(request)
         return request.token
-
-    def answer(self, token: int, kind: type[R]) -> R:
-        message = self.replies[token]
-        assert isinstance(message, kind), message
-        return message
-
-    def token(self) -> int:
-        self.tokens += 1
-        return self.tokens
 
     def start_join(
         self,
@@ -289,14 +170,72 @@ class GroupDesk:
     ) -> OffsetsReply:
         return self.answer(self.start_commit(member_id, generation_id, *offsets, **fields), OffsetsReply)
 
+    def start_pending(
+        self, producer: tuple[int, int], *offsets: OffsetToCommit, is_verified: bool = True, **fields: Any
+    ) -> int:
+        """Let a producer (id, epoch) commit in its transaction; return the token of the last request.
+        is_verified: where it must be verified, it is."""
+        request = CommitPendingOffsets(
+            token=self.token(),
+            producer_id=producer[0],
+            producer_epoch=producer[1],
+            offsets=offsets or (OffsetToCommit(OffsetPlace("t", 0), 7),),
+            **({"group_id": GROUP} | fields),
+        )
+        self.ask(request)
+        reply = self.replies.get(request.token)
+        if isinstance(reply, MustVerify) and is_verified:
+            return self.ask(replace(request, token=self.token(), guard=reply.guard))
+        return request.token
+
+    def commit_pending(
+        self, producer: tuple[int, int], *offsets: OffsetToCommit, **fields: Any
+    ) -> OffsetsReply:
+        return self.answer(self.start_pending(producer, *offsets, **fields), OffsetsReply)
+
+    def start_end(
+        self,
+        producer: tuple[int, int],
+        outcome: Outcome = Outcome.COMMIT,
+        *,
+        coordinator_epoch: int = 1,
+        version: int = 1,
+        attempt: int = -1,
+    ) -> int:
+        """Deliver a marker."""
+        return self.ask(
+            EndPendingOffsets(
+                token=self.token(),
+                producer_id=producer[0],
+                producer_epoch=producer[1],
+                coordinator_epoch=coordinator_epoch,
+                outcome=outcome,
+                transaction_version=version,
+                attempt=attempt,
+            )
+        )
+
+    def end(self, producer: tuple[int, int], outcome: Outcome = Outcome.COMMIT, **fields: int) -> ErrorCode:
+        return self.answer(self.start_end(producer, outcome, **fields), PendingOffsetsEnded).error
+
+    def fetched(
+        self, *places: OffsetPlace, group_id: str = GROUP, requires_stable: bool = False
+    ) -> GroupOffsets:
+        asked = (GroupPlaces(group_id, places or None),)
+        request = FetchOffsets(token=self.token(), groups=asked, requires_stable=requires_stable)
+        (group,) = self.answer(self.ask(request), FetchOffsetsReply).groups
+        return group
+
     def fetch(self, *places: OffsetPlace, group_id: str = GROUP) -> dict[tuple[str, int], int | None]:
         """Return the offsets of a group at some places, at all if none is named."""
-        request = FetchOffsets(token=self.token(), groups=(GroupPlaces(group_id, places or None),))
-        (group,) = self.answer(self.ask(request), FetchOffsetsReply).groups
         return {
             (place.topic, place.partition): None if value is None else value.offset
-            for place, value in group.offsets
+            for place, value in self.fetched(*places, group_id=group_id).offsets
         }
+
+    def unstable(self, *places: OffsetPlace, group_id: str = GROUP) -> set[tuple[str, int]]:
+        found = self.fetched(*places, group_id=group_id, requires_stable=True).unstable
+        return {(place.topic, place.partition) for place in found}
 
     def start_delete_offsets(self, *places: OffsetPlace, group_id: str = GROUP) -> int:
         return self.ask(DeleteOffsets(token=self.token(), group_id=group_id, places=places))

@@ -1,35 +1,46 @@
-"""Handlers of a coordinator in front of real group machines, one a shard, without a connection."""
+"""Handlers of a coordinator in front of real machines, one a shard, without a connection."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Generic, TypeVar
 
+from coordinator.core.groups.machine import GroupMachine
 from coordinator.core.groups.options import GroupOptions
-from coordinator.core.groups.requests import Request
-from coordinator.core.machine import RequestReply
+from coordinator.core.machine import Machine, RequestReply
+from coordinator.core.offsets_question import OffsetsQuestion
+from coordinator.core.transactions.machine import TransactionMachine
+from coordinator.core.transactions.options import TransactionOptions
+from coordinator.handlers.context import MakeRequest
 from coordinator.handlers.table import HANDLERS
 from springtide.contract.epochs import LeaderEpoch, PartitionEpoch
 from springtide.contract.partition_state import PartitionState, TopicState
 from springtide.contract.updates import UpdateBatch
+from springtide.levels import NEWEST
 from springtide.node.authorization import ClientRights
 from springtide.node.cluster_view import ClusterView
-from springtide.node.sharding import GROUPS_TOPIC
+from springtide.node.producer_ids import OnProducerId
+from springtide.node.sharding import GROUPS_TOPIC, TRANSACTIONS_TOPIC
 from springtide.wire.errors import ErrorCode
 from tests.kit.coordinator.group_desk import GroupDesk
+from tests.kit.coordinator.machine_desk import MachineDesk
 from tests.kit.springtide.asking import answers_of
 
 SHARDS = 4
 
+M = TypeVar("M", bound=Machine)
 
-class AnsweringDesk(GroupDesk):
+
+class Answering(MachineDesk[M]):
     """A desk that answers who asked."""
 
-    def __init__(self, options: GroupOptions) -> None:
-        self.answered: dict[int, Callable[[object], None]] = {}
-        super().__init__(options)
+    answered: dict[int, Callable[[object], None]]
+
+    def open(self) -> None:
+        self.answered = {}
+        super().open()
 
     def send(self, replies: list[RequestReply] | tuple[RequestReply, ...]) -> None:
         super().send(replies)
@@ -37,37 +48,82 @@ class AnsweringDesk(GroupDesk):
             self.answered.pop(reply.token)(reply.message)
 
 
-class GroupShards:
-    """The shards of a process. errors: what a shard answers in place of its machine."""
+class AnsweringGroups(Answering[GroupMachine], GroupDesk):
+    pass
 
-    def __init__(self, owned: Iterable[int], options: GroupOptions) -> None:
-        self.desks = {shard: AnsweringDesk(options) for shard in owned}
+
+D = TypeVar("D", bound=Answering[Any])
+
+
+class DeskShards(Generic[D]):
+    """The shards of one topic in a process. errors: what a shard answers in place of its machine."""
+
+    def __init__(self, owned: Iterable[int], make: Callable[[], D]) -> None:
+        self.desks = {shard: make() for shard in owned}
         self.errors: dict[int, ErrorCode] = {}
 
     def owned(self) -> Sequence[int]:
         return tuple(self.desks)
 
-    def submit(self, shard: int, make: Callable[[int], Request], answered: Callable[[object], None]) -> None:
+    def submit(self, shard: int, make: MakeRequest, answered: Callable[[object], None]) -> None:
         desk = self.desks.get(shard)
         if desk is None or shard in self.errors:
             answered(self.errors.get(shard, ErrorCode.NOT_COORDINATOR))
             return
         token = desk.token()
         desk.answered[token] = answered
-        desk.ask(make(token))
+        desk.step(make(token))
+
+
+class FreshIds:
+    """Producer ids, one after another from 1000. count: that are left."""
+
+    def __init__(self) -> None:
+        self.count = 1_000_000
+        self._next = itertools.count(1000)
+
+    def take(self, on_id: OnProducerId) -> None:
+        self.count -= 1
+        on_id(next(self._next) if self.count >= 0 else None)
+
+
+class OffsetsLink:
+    """Other coordinators, asked about transactions' offsets. asked: by whom. error: what they answer."""
+
+    def __init__(self) -> None:
+        self.asked: list[OffsetsQuestion] = []
+        self.error = ErrorCode.NONE
+
+    def ask(self, question: OffsetsQuestion, done: Callable[[ErrorCode], None]) -> None:
+        self.asked.append(question)
+        done(self.error)
 
 
 class Coordinator:
-    """A coordinator as clients see it. topics: name -> partitions, beside the topic of groups."""
+    """A coordinator as clients see it, which owns the same shards of groups and of transactions."""
 
     def __init__(self, *, owned: Iterable[int] = range(SHARDS), **options: Any) -> None:
-        self.shards = GroupShards(owned, GroupOptions(**options))
+        owned, group_options = tuple(owned), GroupOptions(**options)
+        self.shards = DeskShards(owned, lambda: AnsweringGroups(group_options))
+        self.transactions = DeskShards(
+            owned, lambda: Answering(lambda: TransactionMachine(TransactionOptions()))
+        )
+        self.producer_ids = FreshIds()
+        self.link = OffsetsLink()
+        self.level = NEWEST
         self.view = ClusterView()
         suffixes = (f"suffix-{number}" for number in itertools.count(1))
         self.context = SimpleNamespace(
-            view=self.view, shards=self.shards, new_member_suffix=lambda: next(suffixes)
+            view=self.view,
+            shards=self.shards,
+            transactions=self.transactions,
+            transaction_link=self.link,
+            producer_ids=self.producer_ids,
+            level=lambda: self.level,
+            new_member_suffix=lambda: next(suffixes),
         )
         self.has_topic(GROUPS_TOPIC, SHARDS)
+        self.has_topic(TRANSACTIONS_TOPIC, SHARDS, topic_id="t" * 21 + "A")
 
     def has_topic(self, name: str, partitions: int, *, topic_id: str = "") -> str:
         """Let a topic exist; return its id."""
@@ -112,5 +168,6 @@ class Coordinator:
         return answer
 
     def wait(self, duration_ms: int) -> None:
-        for desk in self.shards.desks.values():
-            desk.wait(duration_ms)
+        for shards in (self.shards, self.transactions):
+            for desk in shards.desks.values():
+                desk.wait(duration_ms)

@@ -10,31 +10,53 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
+from typing import Any
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from coordinator.core.group_records import CommittedOffset, OffsetKey, StoredGroup
 from coordinator.core.groups.registry import SessionTimer
 from coordinator.core.groups.requests import DeleteGroupsReply, OffsetPlace, OffsetsReply, OffsetToCommit
 from coordinator.core.groups.state import GroupState
 from coordinator.core.groups.store import GroupStore
 from coordinator.core.machine import ShardRecord
+from coordinator.core.views import TwoViews
 from springtide.wire.errors import ErrorCode
 from tests.kit.coordinator.group_clients import PARTITIONS, GroupClient, WatchedDesk
-from tests.kit.coordinator.group_desk import GROUP
+from tests.kit.coordinator.group_desk import GROUP, GroupDesk
 
 PLACES = [OffsetPlace("t", partition) for partition in range(2)]
 QUIET_SECONDS_MAX = 300
 
-State = tuple[dict[str, StoredGroup], dict[OffsetKey, CommittedOffset]]
+State = tuple[dict[Any, Any], ...]
+
+
+def views_of(store: GroupStore) -> tuple[TwoViews[Any, Any], ...]:
+    """Return all that a shard's records make."""
+    return store.groups, store.offsets, store.pending.of, store.pending.ended
+
+
+def latest(store: GroupStore) -> State:
+    return tuple(dict(view.latest_items()) for view in views_of(store))
+
+
+def committed(store: GroupStore) -> State:
+    return tuple(dict(view.committed_items()) for view in views_of(store))
 
 
 def replayed(records: Iterable[ShardRecord]) -> State:
     store = GroupStore()
     for offset, record in enumerate(records):
         store.apply(record, offset)
-    return dict(store.groups.latest_items()), dict(store.offsets.latest_items())
+    return latest(store)
+
+
+def check_replay(desk: GroupDesk) -> None:
+    """I31: a replay of the log is the committed view; with what is in flight, the latest one."""
+    store = desk.machine.registry.store
+    assert replayed(desk.records) == committed(store)
+    under_way = [record for batch in desk.in_flight for record in batch.records]
+    assert replayed([*desk.records, *under_way]) == latest(store)
 
 
 def compacted(records: list[ShardRecord], seed: int) -> list[ShardRecord]:
@@ -216,13 +238,7 @@ class GroupWalk(RuleBasedStateMachine):
 
     @invariant()
     def replay_is_the_live_state(self) -> None:
-        desk = self.desk
-        store = desk.machine.registry.store
-        committed = dict(store.groups.committed_items()), dict(store.offsets.committed_items())
-        assert replayed(desk.records) == committed
-        under_way = [record for batch in desk.in_flight for record in batch.records]
-        latest = dict(store.groups.latest_items()), dict(store.offsets.latest_items())
-        assert replayed([*desk.records, *under_way]) == latest
+        check_replay(self.desk)
 
     @rule(share=st.floats(0, 1), seed=st.integers(0, 2**16))
     def a_prefix_is_compacted(self, share: float, seed: int) -> None:

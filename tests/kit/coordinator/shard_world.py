@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 import trio
 
+from coordinator.shell.shard_metrics import collect_shards
 from coordinator.shell.shards import Shards
 from springtide.contract.epochs import BrokerEpoch, LeaderEpoch, PartitionEpoch
 from springtide.contract.errors import ControllerError
@@ -198,6 +199,7 @@ class CoordinatorShell:
         self._changed = trio.Event()
         self.turns = 0
         self.shards = Shards(
+            topic=GROUPS_TOPIC,
             coordinator_id=coordinator_id,
             coordinator_epoch=lambda: BrokerEpoch(epoch),
             view=self.view,
@@ -273,10 +275,12 @@ class CoordinatorShell:
         assert isinstance(answer, Counted)
 
     def metrics(self) -> dict[str, float]:
-        """Values by name, and by their only label."""
+        """Values by name, and by their only label beside the topic."""
         return {
-            "/".join((sample.name, *sample.labels.values())): sample.value
-            for family in self.shards.collect()
+            "/".join(
+                (sample.name, *(told for label, told in sample.labels.items() if label != "topic"))
+            ): sample.value
+            for family in collect_shards((self.shards,))
             for sample in family.samples
         }
 

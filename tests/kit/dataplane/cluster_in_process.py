@@ -43,7 +43,7 @@ from controller.core.events import (
 from controller.core.image import ClusterImage
 from controller.core.machine import ClusterMachine
 from controller.core.options import ControllerOptions
-from controller.core.records import MemberKind
+from controller.core.records import Cause, Change, LevelRecord, MemberKind
 from coordinator.config import CoordinatorConfig
 from coordinator.process import CoordinatorProcess, CoordinatorSettings
 from coordinator.process import listen as listen_as_coordinator
@@ -62,10 +62,12 @@ from springtide.contract.lag_report import LagReport
 from springtide.contract.partition_state import PartitionState
 from springtide.contract.session import BrokerStatus, HeartbeatRequest, RegisterRequest
 from springtide.contract.updates import NameWriterRequest, PollRequest, ProducerIdsRequest
+from springtide.levels import NEWEST, Level
 from springtide.node.clock import MachineClock
 from springtide.node.config import NodeConfig
 from springtide.node.listeners import HostPort, ListenersSettings, metrics_listener, parse_listeners
 from springtide.node.settings import NodePorts
+from springtide.node.sharding import GROUPS_TOPIC
 from tests.kit.controller.images import build_update
 
 CLUSTER = "prod"
@@ -75,12 +77,13 @@ WAIT_S = 60.0
 
 
 class CoreController(httpx.AsyncBaseTransport):
-    """The endpoints of brokers and coordinators over a ClusterMachine."""
+    """The endpoints of brokers and coordinators over a ClusterMachine. level: the cluster's."""
 
-    def __init__(self, options: ControllerOptions | None = None) -> None:
+    def __init__(self, options: ControllerOptions | None = None, *, level: Level = NEWEST) -> None:
         self._clock = MachineClock()
         self._rng = random.Random(1)
         self.image = ClusterImage()
+        self.image.replay(LevelRecord(level=level, change=Change(cause=Cause.CLUSTER_CREATED, at_ms=0)))
         self.machine = ClusterMachine(
             self.image,
             controller_epoch=ControllerEpoch(1),
@@ -316,6 +319,8 @@ class RunningCoordinator(Running[CoordinatorProcess]):
     async def _end(self) -> None:
         await super()._end()
         self.process.shards.stop()
+        self.process.transactions.stop()
+        self.process.links.close()
 
 
 class ClusterInProcess:
@@ -409,7 +414,7 @@ class ClusterInProcess:
         return running
 
     async def form_coordinators(self, *coordinator_ids: int, configs: dict[str, str] | None = None) -> None:
-        """Start them, admit them, and wait until they serve all shards."""
+        """Start them, admit them, and wait until all shards of groups have owners."""
         for coordinator_id in coordinator_ids:
             await self.start_coordinator(coordinator_id, configs=configs)
         image = self.controller.image
@@ -418,14 +423,14 @@ class ClusterInProcess:
         )
         self.controller.admit_coordinators(*coordinator_ids)
         await self.controller.wait_for(
-            lambda: {owner for _, owner in self.shard_owners()} == {*coordinator_ids}, "shards have owners"
+            lambda: {owner for _, owner in self.shard_owners()} == {*coordinator_ids},
+            "shards have owners",
         )
 
-    def shard_owners(self) -> list[tuple[int, int]]:
-        """Return (shard, owner) of all shards."""
-        image = self.controller.image
-        shards = [(key[1], image.partitions[key].shard) for key in sorted(image.shards)]
-        return [(number, shard.owner) for number, shard in shards if shard is not None]
+    def shard_owners(self, topic: str = GROUPS_TOPIC) -> list[tuple[int, int]]:
+        """Return (shard, owner) of all shards of a coordinator topic."""
+        states = map(self.controller.image.partitions.__getitem__, sorted(self.controller.image.shards))
+        return [(one.partition, one.shard.owner) for one in states if one.topic == topic and one.shard]
 
     async def form(self, *broker_ids: int, configs: dict[str, str] | None = None) -> None:
         """Start them, admit them, and wait until all are active."""
@@ -472,9 +477,9 @@ class ClusterInProcess:
 
 @asynccontextmanager
 async def cluster_in_process(
-    root: Path, *, options: ControllerOptions | None = None
+    root: Path, *, options: ControllerOptions | None = None, level: Level = NEWEST
 ) -> AsyncIterator[ClusterInProcess]:
-    controller = CoreController(options)
+    controller = CoreController(options, level=level)
     async with trio.open_nursery() as nursery:
         await nursery.start(controller.run)
         cluster = ClusterInProcess(root, nursery, controller)

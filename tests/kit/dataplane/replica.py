@@ -11,13 +11,22 @@ from dataplane.core.fetch_session import Contact, FetchPosition
 from dataplane.core.follower import Follower
 from dataplane.core.leader import Leader
 from dataplane.core.replica import Replica
-from dataplane.core.results import AppendResult, DeletionResult, FetchResult, LeaderAnswer, ReplicaOptions
+from dataplane.core.results import (
+    AppendResult,
+    DeletionResult,
+    FetchResult,
+    LeaderAnswer,
+    ReplicaOptions,
+    TxnContext,
+)
+from dataplane.core.transactions import IsolationLevel, MarkerToWrite
 from springtide.contract.epochs import BrokerEpoch, ControllerEpoch, LeaderEpoch
 from springtide.contract.partition_state import PartitionState
 from springtide.contract.session import BrokerStatus, HeartbeatResponse
 from springtide.contract.updates import BrokerEndpoint
 from springtide.node.lease import Lease
 from springtide.wire.fetch_request import LogMark
+from springtide.wire.markers import Outcome
 from springtide.wire.record_batch import decode_header
 from springtide.wire.records import NewRecord, encode_batch
 from tests.kit.memory.log import MemoryLog
@@ -56,6 +65,7 @@ def batch_of(
     producer_id: int = -1,
     producer_epoch: int = -1,
     base_sequence: int = -1,
+    is_transactional: bool = False,
 ) -> bytes:
     return encode_batch(
         [NewRecord(None, value, WALL_MS) for value in values],
@@ -64,6 +74,7 @@ def batch_of(
         producer_id=producer_id,
         producer_epoch=producer_epoch,
         base_sequence=base_sequence,
+        is_transactional=is_transactional,
     )
 
 
@@ -123,8 +134,10 @@ class Bench:
         acks: int = -1,
         records: int = 1,
         timeout_ms: int = 10_000,
+        txn: Any = None,
         **batch: Any,
     ) -> tuple[AppendResult, Effects]:
+        """txn: a TxnContext; not declared, because callers spread dictionaries of numbers."""
         data = batch_of([b"v"] * records, **batch)
         return self.replica.role.append(
             decode_header(data),
@@ -134,7 +147,50 @@ class Bench:
             expires_ms=self.now_ms + timeout_ms,
             now_ms=self.now_ms,
             wall_ms=WALL_MS + self.now_ms,
+            txn=txn,
         )
+
+    def begin(
+        self, producer_id: int, epoch: int = 0, sequence: int = 0, *, is_v2: bool = False, **batch: Any
+    ) -> tuple[AppendResult, Effects]:
+        """A transactional batch, whose coordinator confirms what this leader asks."""
+        fields = {"producer_id": producer_id, "producer_epoch": epoch, "base_sequence": sequence, **batch}
+        result, effects = self.append(txn=TxnContext("t", is_v2), is_transactional=True, **fields)
+        if result.must_verify is not None:
+            txn = TxnContext("t", is_v2, result.must_verify)
+            result, effects = self.append(txn=txn, is_transactional=True, **fields)
+        return result, effects
+
+    def end(
+        self,
+        producer_id: int,
+        epoch: int = 0,
+        outcome: Outcome = Outcome.COMMIT,
+        *,
+        coordinator_epoch: int = 1,
+        version: int = 0,
+        waiter: object = "m",
+    ) -> tuple[AppendResult, Effects]:
+        """A coordinator's marker arrives."""
+        return self.replica.role.write_marker(
+            MarkerToWrite(
+                producer_id=producer_id,
+                producer_epoch=epoch,
+                coordinator_epoch=coordinator_epoch,
+                outcome=outcome,
+                transaction_version=version,
+            ),
+            waiter=waiter,
+            expires_ms=self.now_ms + 10_000,
+            now_ms=self.now_ms,
+            wall_ms=WALL_MS + self.now_ms,
+        )
+
+    def commit_all(self) -> None:
+        """Brokers 2 and 3 fetch all that there is."""
+        for replica_id in (2, 3):
+            self.fetch(replica_id, self.log.log_end_offset)
+        assert self.high_watermark == self.log.log_end_offset
 
     def fetch(
         self,
@@ -191,9 +247,11 @@ class Bench:
         leader_epoch: int = -1,
         last_fetched_epoch: int = -1,
         is_debugging: bool = False,
+        isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+        max_bytes: int = 1 << 20,
     ) -> FetchResult:
         position = FetchPosition(fetch_offset, LeaderEpoch(last_fetched_epoch), LeaderEpoch(leader_epoch))
-        fetch = ConsumerFetch(position, max_bytes=1 << 20, is_debugging=is_debugging)
+        fetch = ConsumerFetch(position, max_bytes, is_debugging=is_debugging, isolation=isolation)
         return self.replica.role.on_consumer_fetch(fetch, now_ms=self.now_ms)[0]
 
     def fetched(

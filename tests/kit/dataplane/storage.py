@@ -15,6 +15,7 @@ from dataplane.storage.recovery import DamagedLog, OpenedLog, open_partition_log
 from dataplane.storage.tail_cache import TailBudget
 from springtide.contract.session import ShutdownKind
 from springtide.wire.framing import FileChunk
+from springtide.wire.markers import Outcome, encode_marker
 from springtide.wire.record_batch import BatchHeader, decode_header
 from springtide.wire.records import NewRecord, encode_batch
 from tests.kit.memory.disk import MemoryDisk
@@ -39,6 +40,7 @@ def batch(
     timestamp: int = 1000,
     value: bytes = b"v",
     is_control: bool = False,
+    is_transactional: bool = False,
 ) -> bytes:
     return encode_batch(
         [NewRecord(value=value, timestamp=timestamp + index) for index in range(records)],
@@ -48,6 +50,28 @@ def batch(
         producer_epoch=producer_epoch if producer_id >= 0 else -1,
         base_sequence=base_sequence,
         is_control=is_control,
+        is_transactional=is_transactional,
+    )
+
+
+def marker(
+    base_offset: int,
+    producer_id: int,
+    outcome: Outcome = Outcome.ABORT,
+    *,
+    producer_epoch: int = 0,
+    coordinator_epoch: int = 1,
+    leader_epoch: int = 0,
+    timestamp: int = 1000,
+) -> bytes:
+    return encode_marker(
+        outcome,
+        coordinator_epoch=coordinator_epoch,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_offset=base_offset,
+        leader_epoch=leader_epoch,
+        timestamp_ms=timestamp,
     )
 
 

@@ -36,6 +36,7 @@ from dataplane.core.log_port import (
 )
 from dataplane.core.producer_state import ProducerStates, decode_producer_states
 from dataplane.core.room import Room
+from dataplane.core.transactions import AbortedEntry, marker_in
 from dataplane.storage.compaction import PassPutOff
 from dataplane.storage.seal import Seal
 from springtide.contract.epochs import NO_BROKER_EPOCH, BrokerEpoch, LeaderEpoch
@@ -74,6 +75,8 @@ class MemoryLog:
         self._size_bytes = 0
         self._epochs = LeaderEpochs()
         self._producers = ProducerStates()
+        #: The aborted transactions whose markers are here, in the order of those.
+        self._aborted: list[AbortedEntry] = []
         #: The snapshot of what the leader told of producers, and the log's end at that time.
         self._told: tuple[int, bytes] | None = None
         self._is_told_durable = False
@@ -146,6 +149,26 @@ class MemoryLog:
     def producers(self) -> ProducerStates:
         return self._producers
 
+    def aborted_in(self, first_offset: int, end_offset: int) -> list[AbortedEntry]:
+        """See LogPort."""
+        self._touch_disk()
+        found = []
+        for entry in self._aborted:
+            if entry.last_offset < first_offset:
+                continue
+            if entry.first_offset < end_offset:
+                found.append(entry)
+            if entry.last_stable_offset >= end_offset:
+                break
+        return sorted(found, key=lambda entry: entry.first_offset)
+
+    def _note(self, states: ProducerStates, batch: StoredBatch, *, now_ms: int) -> None:
+        header, data = batch
+        marker = marker_in(header, data) if header.is_control else None
+        aborted = states.update(header, now_ms=now_ms, marker=marker)
+        if aborted is not None:
+            self._aborted.append(aborted)
+
     @property
     def has_lost_its_tail(self) -> bool:
         """Whether a power cut took something that was not flushed; until recovery has seen it."""
@@ -183,7 +206,7 @@ class MemoryLog:
             if header.is_control:
                 self.rounds.on_appended(header, memoryview(self._batches[-1].data))
             self._epochs.assign(header.leader_epoch, start_offset=self.log_end_offset)
-            self._producers.update(header, now_ms=now_ms)
+            self._note(self._producers, self._batches[-1], now_ms=now_ms)
             self.log_end_offset = header.next_offset
         assert position == len(data), "headers and bytes disagree"
         self._is_epoch_unstored = False
@@ -313,6 +336,7 @@ class MemoryLog:
         self._deleted.clear()
         self._keep(0, end_offset=offset)
         self._epochs.clear()
+        self._aborted.clear()
         self._producers.clear(is_whole=offset == 0)
         self._told, self._was_begun_anew = None, offset > 0
         self.rounds.clear()
@@ -399,7 +423,12 @@ class MemoryLog:
         self._check_whole(placed.round_.end_offset)
         self.stored_log_start_offset = self.log_start_offset
         self._deleted.clear()
-        rewrite = Rewrite(placed.round_, from_offset=self.rounds.reaches, keys_max=keys_max)
+        rewrite = Rewrite(
+            placed.round_,
+            from_offset=self.rounds.reaches,
+            keys_max=keys_max,
+            aborted=self.aborted_in(self.log_start_offset, placed.round_.end_offset),
+        )
         for header, data in self._batches:
             rewrite.read(memoryview(data), header)
         rewritten, untouched = [], []
@@ -416,6 +445,7 @@ class MemoryLog:
         self._bases = [header.base_offset for header, _ in self._batches]
         self._size_bytes = sum(len(data) for _, data in self._batches)
         self.rounds.on_pass(placed, reaches=rewrite.reaches)
+        self._aborted = [entry for entry in self._aborted if entry.last_offset >= rewrite.reaches]
         # Written anew, from what memory had right.
         self.at_rest = {base: data for base, data in self.at_rest.items() if base >= rewrite.reaches}
 
@@ -582,6 +612,7 @@ class MemoryLog:
         for batch in known:
             self._take(batch)
         self._scan(found)
+        self._aborted = []
         self._producers = self._replayed_producers()
         self._scanned_batches = len(self._batches)
         if self._is_tail_lost:
@@ -642,8 +673,11 @@ class MemoryLog:
         self._size_bytes = sum(len(data) for _, data in self._batches)
         self._flushed_batches = min(self._flushed_batches, count)
         self._scanned_batches = min(self._scanned_batches, count)
+        self._aborted = [entry for entry in self._aborted if entry.last_offset < end_offset]
         if self._producers.has_batch_at_or_beyond(end_offset):
+            kept, self._aborted = self._aborted, []  # the replay finds them again
             self._producers.replace_with(self._replayed_producers())
+            self._aborted = kept
 
     def learn_producers(self, told: ProducerStates) -> None:
         """See LogPort."""
@@ -662,9 +696,10 @@ class MemoryLog:
         else:
             from_offset, states = 0, ProducerStates()
             states.is_whole = not self._was_begun_anew
-        for header, _ in (*self._deleted, *self._batches):
-            if header.base_offset >= from_offset:
-                states.update(header, now_ms=header.max_timestamp)
+        before = ProducerStates()
+        for batch in (*self._deleted, *self._batches):
+            known = states if batch.header.base_offset >= from_offset else before
+            self._note(known, batch, now_ms=batch.header.max_timestamp)
         return states
 
     def _index_of(self, offset: int) -> int:

@@ -12,6 +12,7 @@ import random
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from pipeline.salvage.identity import TransactionPart
 from pipeline.sink.identity import DERIVED
 
 REPLICAS = 3
@@ -200,4 +201,5 @@ def _row(entry: Entry, offset: int, *, keys: bool, cut: Cut | None = None, copy:
         entry.event.timestamp,
         entry.event.key if keys else None,
         entry.is_marked,
+        TransactionPart.NONE,
     )

@@ -122,7 +122,7 @@ def _error_codes(message: MessagePart, version: int) -> set[int]:
     found: set[int] = set()
     for field in fields_of_version(type(message), version):
         value = getattr(message, field.name)
-        if field.name == "error_code":
+        if field.name.endswith("error_code"):
             found.add(int(value))
         elif field.nested is not None and field.is_array:
             found.update(*(_error_codes(one, version) for one in value or ()))

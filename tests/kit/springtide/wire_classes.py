@@ -78,6 +78,14 @@ def response_of(api_key: int, version: int) -> type[Any]:
     return load_response_schema(api_key, version)
 
 
+OWN_TAGS = {
+    # The number of a coordinator's request, which rises with each: a marker is at times delivered twice, and
+    # the second time after the producer's next transaction has begun.
+    "WriteTxnMarkersWritableTxnMarker": "attempt: Annotated[Int64, In(1, tag=10_000)] = -1",
+}
+"""Tagged fields that Kafka does not know, and passes over. Their tags are far above Kafka's."""
+
+
 def versions_of(spec: ApiSpec) -> range:
     """Return the versions that are served."""
     return range(spec.served_since, spec.version_max + 1)
@@ -216,6 +224,9 @@ class _Writer:
             if field.fact.nested is not None:
                 kind = self.nested(name, field.fact.name, classes)
             lines.append(self.line(field, kind, classes))
+        if name in OWN_TAGS:
+            self.used |= {"In", OWN_TAGS[name].partition("[")[2].partition(",")[0]}
+            lines.append(f"    {OWN_TAGS[name]}")
         api = (
             [f"    API: ClassVar[ApiKey] = ApiKey.{self.spec.api_key.name}"] if base != "MessagePart" else []
         )

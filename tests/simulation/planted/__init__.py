@@ -22,6 +22,8 @@ from tests.simulation.planted import (
     releases,
     rot,
     topics,
+    transaction_ends,
+    transactions,
     workers,
 )
 from tests.simulation.planted.plant import PLANTS, Plant, planted
@@ -45,5 +47,7 @@ __all__ = [
     "releases",
     "rot",
     "topics",
+    "transaction_ends",
+    "transactions",
     "workers",
 ]

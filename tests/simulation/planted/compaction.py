@@ -95,10 +95,9 @@ def a_round_passes_the_high_watermark() -> Patches:
     def dirt(self: MemoryLog, high_watermark: int, *, before_ms: int) -> Dirt:
         return measure(self, self.log_end_offset, before_ms=before_ms)
 
-    def decide(known: KnownRounds, found: Dirt, *args: Any, high_watermark: int, **others: Any) -> Any:
-        return deciding.due_round(
-            known, found, *args, high_watermark=max(high_watermark, found.end_offset), **others
-        )
+    def decide(known: KnownRounds, found: Dirt, *args: Any, last_stable_offset: int, **others: Any) -> Any:
+        end_offset = max(last_stable_offset, found.end_offset)
+        return deciding.due_round(known, found, *args, last_stable_offset=end_offset, **others)
 
     def due(self: KnownRounds, high_watermark: int) -> PlacedRound | None:
         return self.pending[0] if self.pending else None

@@ -111,14 +111,15 @@ def unclean_mark_counts_twice() -> Patches:
 def run_goes_on_over_a_gap() -> Patches:
     original = ProducerStates.update
 
-    def update(self: ProducerStates, header: BatchHeader, *, now_ms: int) -> None:
+    def update(self: ProducerStates, header: BatchHeader, **others: Any) -> Any:
         before = self._producers.get(header.producer_id)
         last = before.batches[-1] if before is not None and before.batches else None
         run = 0 if before is None else before.run
-        original(self, header, now_ms=now_ms)
+        found = original(self, header, **others)
         after = self._producers.get(header.producer_id)
         if after is not None and last is not None and header.base_sequence > last.last_sequence:
             after.run = run + header.last_offset_delta + 1
+        return found
 
     return [(ProducerStates, "update", update)]
 

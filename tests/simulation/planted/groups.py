@@ -17,7 +17,7 @@ from coordinator.core.machine import StepOutcome
 from springtide.wire.errors import ErrorCode
 from tests.simulation.planted.plant import Patches, plant
 
-_plant = partial(plant, walks=True, seeds_max=40)
+_plant = partial(plant, walks="groups", seeds_max=40)
 
 OUTCOME = Turn.outcome
 WRITE_GROUP = Turn.write_group

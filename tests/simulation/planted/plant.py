@@ -22,8 +22,8 @@ class Plant:
     """breaks: the rule of docs/replication.md. seen: where the field met it. scenarios: numbers of those that
     are made for it, played first. seeds_max: it must be found by the first so many random seeds at last.
     family: half of the strikes of those seeds are of this family of faults (schedule.FAMILIES). coordinators:
-    how many those seeds have. compacted: their topics are. walks: those seeds are of the random walk of a
-    group's clients."""
+    how many those seeds have. compacted: their topics are. walks: the random walk that those seeds are of
+    (random_walks.WALKS)."""
 
     name: str
     breaks: str
@@ -34,7 +34,7 @@ class Plant:
     family: str = ""
     coordinators: int = 0
     compacted: bool = False
-    walks: bool = False
+    walks: str = ""
 
 
 PLANTS: list[Plant] = []
@@ -49,7 +49,7 @@ def plant(
     family: str = "",
     coordinators: int = 0,
     compacted: bool = False,
-    walks: bool = False,
+    walks: str = "",
 ) -> Callable[[Callable[[], Patches]], Plant]:
     """Registers the decorated function, which makes the patches, under its name.
     scenario: numbers, such as "S7 S8"."""

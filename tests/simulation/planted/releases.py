@@ -136,7 +136,7 @@ def level_falls() -> Patches:
     return [(upgrade, "target_of", target_of)]
 
 
-# Release 0.1 knows no levels. The last release does where the next upgrade is rehearsed (rehearsal.py).
+# Release 0.1 knows no levels.
 if LAST_LEVEL > UNTOLD:
 
     @plant(

@@ -11,8 +11,8 @@ U3   the cluster's level never falls
 U4   no process acts under a level that it can't run at: the level is not raised while a member is known to be
      of the last release, or has not run for long; afterwards none of that release is registered
 
-A controller of release 0.1 (level 0) knows no levels and tells of itself only while it is the active one:
-that none runs any more when the level is raised is left to operators, here as in docs/upgrades.md.
+A controller of release 0.1 (level 0) knew no levels and told of itself only while it was the active one:
+that none ran any more when the level was raised was left to operators, here as in docs/upgrades.md.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ import msgspec
 
 from controller.core.events import FinalizeUpgrade, Process, UpgradeFinalized
 from controller.core.records import Cause
-from controller.shell.kept_fields import UnreadableRows
 from springtide.levels import UNTOLD, Level, LevelRange
 from tests.simulation.events import keyed_random
 from tests.simulation.network import Unreadable
@@ -41,8 +40,6 @@ if TYPE_CHECKING:
     from tests.simulation.cluster import Cluster
     from tests.simulation.disk import Disk
 
-#: How a release says that it can't read a row.
-UNREADABLE = (msgspec.MsgspecError, UnreadableRows)
 #: What the last release knows (tests/upgrade/last_release).
 LAST_LEVEL = Level(named(NAMED.read_text(encoding="utf-8")).level)
 #: A controller may believe for so many of its graces what a process told before.
@@ -156,6 +153,11 @@ class Mixed:
         self.rows = {release: Rows(release) for release in Release}
         self._views = {release: _ZooKeeperOf(self, release) for release in Release}
         self._wires = {release: fetching.Wire(release) for release in Release}
+        #: How a release says that it can't read a row.
+        self._unreadable: tuple[type[Exception], ...] = (
+            msgspec.MsgspecError,
+            *(release.module("controller.shell.kept_fields").UnreadableRows for release in Release),
+        )
         self._world = {Release.THIS: cluster, Release.LAST: _ClusterOf(cluster)}
         self.running: dict[str, Release] = {}
         self._disks: dict[int, tuple[Disk, Disk]] = {}
@@ -229,13 +231,13 @@ class Mixed:
     def _become(self, node: Any, release: Release) -> None:
         """The same object is a node of that release, which has not been started yet."""
         assert not node.is_up
-        before = dict(node.__dict__)
+        before = {name: getattr(node, name) for name in _KEPT if hasattr(node, name)}
         kind, given = self._driver(node, release)
         node.__dict__.clear()
         node.__class__ = kind
         kind.__init__(node, *given)
-        for name in _KEPT & before.keys():
-            setattr(node, name, before[name])
+        for name, value in before.items():
+            setattr(node, name, value)
         self.running[node.name] = release
         self._since_ms[node.name] = self.cluster.events.now_ms
         self._supervise(node)
@@ -303,7 +305,7 @@ class Mixed:
             return node.value
         try:
             return self.rows[release].decode(key, node.data)
-        except UNREADABLE as error:
+        except self._unreadable as error:
             raise Violation("U2", f"the {release.name.lower()} release can't read {key}: {error}") from error
 
     def row(self, key: str, value: Any, release: Release) -> Stored:
@@ -328,7 +330,7 @@ class Mixed:
         rows = self.rows[Release.LAST]
         try:
             again = rows.encode(key, rows.decode(key, data), version)
-        except UNREADABLE as error:
+        except self._unreadable as error:
             raise Violation("U2", f"{key} is unreadable to the last release: {error}: {data!r}") from error
         if again != data:
             raise Violation("U2", f"{key} is {data!r}, and the last release makes {again!r} of it")

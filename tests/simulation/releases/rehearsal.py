@@ -3,10 +3,10 @@
     python -m tests.simulation.releases.rehearsal sweep --seeds 20
     python -m tests.simulation.releases.rehearsal teeth
 
-The release before levels does not know that it must not run above its own. This one does; that it keeps to
-it would show only with the next release. So a tree is made that is this one with a higher level and a word
-in rows that is new with it, and the family `mixed` is swept there (tests/simulation/releases/mixed.py), or
-its bugs are hunted that only a release with levels can have.
+That this release keeps to its levels, and that what is new can come beside it, would show only with the next
+release. So a tree is made that is this one with a higher level and a word in rows that is new with it, and
+the family `mixed` is swept there (tests/simulation/releases/mixed.py), or its bugs are hunted that only a
+release with levels can have.
 
 Exit status: that of the command, or 2 if the tree can't be made.
 """
@@ -29,8 +29,8 @@ PLACE = ROOT / "build" / "next-release"
 WORD: Final = "isr_shrunk_since_the_next_release"
 #: What is different in the next release: (file, what stands there, what stands there then).
 EDITS: Final = (
-    ("springtide/levels.py", "NEWEST: Final = Level(1)", "NEWEST: Final = Level(2)"),
-    ("springtide/levels.py", 'Level(1): "0.2"}', 'Level(1): "0.2", Level(2): "0.3"}'),
+    ("springtide/levels.py", "NEWEST: Final = Level(2)", "NEWEST: Final = Level(3)"),
+    ("springtide/levels.py", 'Level(2): "0.3"}', 'Level(2): "0.3", Level(3): "0.4"}'),
     (
         "controller/core/records.py",
         '    ISR_SHRUNK = "isr_shrunk"\n',
@@ -39,7 +39,7 @@ EDITS: Final = (
     (
         "controller/core/draft.py",
         "        return Change(cause=cause, at_ms",
-        "        if cause is Cause.ISR_SHRUNK and self.image.level > 1:\n"
+        "        if cause is Cause.ISR_SHRUNK and self.image.level > 2:\n"
         "            cause = Cause.NEXT\n"
         "        return Change(cause=cause, at_ms",
     ),
@@ -72,7 +72,7 @@ def make() -> Path:
         if text.count(before) != 1:
             raise NoRehearsal(f"{name} does not have {before!r} once: what is to be changed there?")
         path.write_text(text.replace(before, after), encoding="utf-8")
-    named = f"commit {head.stdout.strip()}\nlevel 1\n"
+    named = f"commit {head.stdout.strip()}\nlevel 2\n"
     (PLACE / NAMED.relative_to(ROOT)).write_text(named, encoding="utf-8")
     return PLACE
 

@@ -102,7 +102,12 @@ class _Translation:
         return value
 
     def _member(self, value: Enum) -> Any:
-        target: Any = class_in(type(value), self.release)
+        try:
+            target: Any = class_in(type(value), self.release)
+        except Unreadable:
+            if isinstance(value, int):
+                return int(value)  # a number on the wire, which has no name there
+            raise
         try:
             return target[value.name]
         except KeyError as error:

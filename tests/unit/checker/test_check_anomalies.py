@@ -509,8 +509,13 @@ ELSEWHERE = {
     Kind.AUDIT_UNFOUNDED,
     Kind.AUDIT_ORDER,
     Kind.AUDIT_OUTCOME,
+    Kind.TORN_TRANSACTION,
+    Kind.PRECOMMITTED_READ,
+    Kind.G1C,
+    Kind.G1C_BY_WRITES,
+    Kind.G0,
 }
-"""Tried in test_admin.py and test_placement.py."""
+"""Tried in test_admin.py, test_placement.py and test_transactions.py."""
 
 
 def test_every_kind_of_anomaly_has_a_history_here() -> None:

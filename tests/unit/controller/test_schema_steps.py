@@ -72,25 +72,27 @@ async def test_a_level_that_cant_be_read_holds_everything_back(meta: MemoryMeta)
 
 
 async def test_a_revision_waits_for_the_last_cluster_and_comes_without_a_restart(
-    meta: MemoryMeta, tmp_path: Path
+    meta: MemoryMeta, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """As if the newest revision were this release's."""
+    monkeypatch.setitem(schema.OLDEST_LEVELS, schema.HEAD, NEWEST)
     url, clock = f"sqlite:///{tmp_path / 'audit.db'}", SystemClock()
-    add_cluster(meta, "a", b'{"level":1}')
+    add_cluster(meta, "a", b'{"level":2}')
     add_cluster(meta, "b", None)
     revision = await make_ready(url, clock)
-    assert revision == "0009"
+    assert revision == "0010"
     with anyio.fail_after(30):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(follow_levels, url, revision, meta, clock)
             await anyio.sleep(0.1)
-            assert migrate.current_revision(url) == "0009"
+            assert migrate.current_revision(url) == "0010"
             meta.disconnect()
             await anyio.sleep(0.05)
             meta.reconnect()
-            meta.start_write([Create("/clusters/b/level", b'{"level":0}')])
+            meta.start_write([Create("/clusters/b/level", b'{"level":1}')])
             await anyio.sleep(0.1)
-            assert migrate.current_revision(url) == "0009"
-            meta.start_write([SetData("/clusters/b/level", b'{"level":1}', 0)])
+            assert migrate.current_revision(url) == "0010"
+            meta.start_write([SetData("/clusters/b/level", b'{"level":2}', 0)])
     assert migrate.current_revision(url) == schema.HEAD
     with anyio.fail_after(5):
         await follow_levels(url, await make_ready(url, clock), meta, clock)

@@ -7,6 +7,7 @@ import pytest
 from coordinator.__main__ import _parser, _settings, main
 from coordinator.config import COORDINATOR_KEYS, CoordinatorConfig
 from coordinator.core.groups.options import GroupOptions
+from coordinator.core.transactions.options import TransactionOptions
 from coordinator.process import CoordinatorSettings
 from springtide.node.command_line import CommandLineError
 from springtide.node.config import NodeConfigError
@@ -31,10 +32,11 @@ def test_the_options_of_any_process_that_serves_clients_are_taken() -> None:
         settings("--coordinator-id", "-1")
 
 
-def test_the_defaults_of_the_keys_are_those_of_the_groups_options() -> None:
+def test_the_defaults_of_the_keys_are_those_of_the_options() -> None:
     assert settings().config.group_options == GroupOptions()
     parsed = CoordinatorConfig.parse((name, key.default) for name, key in COORDINATOR_KEYS.items())
     assert parsed.group_options == GroupOptions()
+    assert parsed.transaction_options == TransactionOptions()
 
 
 def test_kafkas_names_set_the_groups_options() -> None:
@@ -59,9 +61,23 @@ def test_kafkas_names_set_the_groups_options() -> None:
     )
 
 
+def test_kafkas_names_set_the_options_of_transactions() -> None:
+    names = {
+        "transaction.max.timeout.ms": "1",
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": "2",
+        "transactional.id.expiration.ms": "3",
+        "transaction.remove.expired.transaction.cleanup.interval.ms": "4",
+    }
+    told = settings(*(flag for name, value in names.items() for flag in ("--config", f"{name}={value}")))
+    assert told.config.transaction_options == TransactionOptions(
+        timeout_ms_max=1, timeout_check_ms=2, expiration_ms=3, expiration_check_ms=4
+    )
+
+
 @pytest.mark.parametrize(
     ("name", "hint"),
     [
+        ("transaction.state.log.min.isr", "pinned"),
         ("offsets.topic.num.partitions", "pinned"),
         ("node.id", "--coordinator-id"),
         ("group.max.sizes", "'group.max.size'"),

@@ -16,16 +16,15 @@ def test_a_page_has_an_aligned_table_and_says_what_failed_is_missing_and_waits()
         Cell("Springtide", "java-tools", "tls", "not compared"),
     ]
     page = render(cells, {"kcat": "1.7.1"})
-    assert page.splitlines()[:7] == [
+    assert page.splitlines()[:6] == [
         "| Springtide                | kcat  | java-tools |",
         "| ------------------------- | ----- | ---------- |",
         "| connect, ApiVersions      | ok    | missing    |",
         "| create a topic            | -     | failed     |",
         "| TLS                       | ok    | .          |",
         "| groups, protocol consumer | waits | waits      |",
-        "| transactions              | waits | waits      |",
     ]
     assert "- Springtide: java-tools, create: Timeout: no answer" in page
     assert "- java-tools: KAFKA_HOME=DIR" in page
-    assert "- transactions: Springtide has no transactions yet" in page
+    assert "- groups, protocol consumer: Springtide's coordinators speak the classic protocol" in page
     assert page.endswith("- kcat: 1.7.1\n")

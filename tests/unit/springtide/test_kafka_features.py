@@ -12,12 +12,17 @@ from springtide.kafka_features import (
     refusal_of_update,
     told_features,
 )
-from springtide.levels import Level
+from springtide.levels import NEWEST, RELEASES, SUPPORTED, TRANSACTIONS, Level
+
+BEFORE = Level(NEWEST - 1)
 
 
-@pytest.mark.parametrize("level", [0, 1])
-def test_the_level_is_told_and_nothing_that_is_not_served(level: int) -> None:
-    assert told_features(Level(level)) == (ToldFeature(LEVEL, 0, 1, level),)
+@pytest.mark.parametrize("level", [SUPPORTED.lowest, SUPPORTED.highest])
+def test_the_level_is_told_and_nothing_that_is_not_served(level: Level) -> None:
+    assert told_features(level) == (
+        ToldFeature(LEVEL, BEFORE, NEWEST, level),
+        ToldFeature("transaction.version", 0, 2, 2 if level >= TRANSACTIONS.since else 0),
+    )
 
 
 def test_a_feature_is_told_as_far_as_the_level_serves_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -33,9 +38,15 @@ def test_a_feature_is_told_as_far_as_the_level_serves_it(monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     ("name", "version", "level", "words"),
     [
-        (LEVEL, 0, 1, "a level never falls"),
-        (LEVEL, 2, 1, "release 0.2 supports levels up to 1: upgrade each process"),
+        (LEVEL, BEFORE, NEWEST, "a level never falls"),
+        (
+            LEVEL,
+            NEWEST + 1,
+            BEFORE,
+            f"release {RELEASES[NEWEST]} supports levels up to {NEWEST}: upgrade each",
+        ),
         ("group.version", 1, 1, "at level 1, version 0 of it is served"),
+        ("transaction.version", 2, 1, "at level 1, version 0 of it is served"),
         ("metadata.version", 25, 1, "this cluster has no feature 'metadata.version'"),
         ("", 1, 1, "no feature ''"),
     ],
@@ -48,7 +59,7 @@ def test_what_can_not_be_is_refused_with_the_reason(name: str, version: int, lev
 
 
 def test_what_an_administrator_may_do_names_the_command() -> None:
-    refused = refusal_of_update(LEVEL, 1, Level(0))
+    refused = refusal_of_update(LEVEL, NEWEST, BEFORE)
     assert refused is not None and refused.is_possible
     assert "`springtide upgrade finalize`" in refused.text
 
@@ -56,3 +67,4 @@ def test_what_an_administrator_may_do_names_the_command() -> None:
 def test_what_is_so_already_is_no_refusal() -> None:
     assert refusal_of_update(LEVEL, 1, Level(1)) is None
     assert refusal_of_update("share.version", 0, Level(1)) is None
+    assert refusal_of_update("transaction.version", 2, TRANSACTIONS.since) is None

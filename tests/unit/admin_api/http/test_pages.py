@@ -108,6 +108,8 @@ async def a_bit_of_everything(rest: Rest) -> dict[str, str]:
         assert webhook.status_code == 201, webhook.text
         silence = await rest.post(f"{PROD}/silences", {"topic": name, "minutes": 1, "reason": "r"})
         assert silence.status_code == 201, silence.text
+    for name in ("pay-1", "pay-2"):
+        rest.transactions.add(name)
     for name in ("alice", "x" * 250):
         assert (await rest.client.put(f"{PROD}/users/{name}", json={"password": "pw"})).status_code == 201
         binding = {"resource_type": "topic", "resource_name": name * 3, "principal": f"User:{name}"}
@@ -137,6 +139,7 @@ async def a_bit_of_everything(rest: Rest) -> dict[str, str]:
         "broker_id": "1",
         "plan_id": plan.json()["id"],
         "group_id": "billing",
+        "transactional_id": "pay-1",
         "user": "alice",
         "operation_id": execution.json()["id"],
         "verification_id": verification.json()["id"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 import msgspec
@@ -22,6 +23,7 @@ from controller.core.events import (
     CoordinatorsChanged,
     CreateTopic,
     DeleteTopic,
+    Heartbeat,
     MaintainCoordinators,
     MemberRemoved,
     ReassignmentsAltered,
@@ -39,12 +41,15 @@ from springtide.contract.epochs import BrokerEpoch, ControllerEpoch
 from springtide.contract.errors import ControllerError
 from springtide.contract.groups import GroupNews, GroupTrouble
 from springtide.contract.partition_state import NO_COORDINATOR, NO_EPOCH, WRITER_IDS, Shard, WriterId
-from springtide.contract.session import BrokerStatus
+from springtide.contract.session import BrokerStatus, HeartbeatRequest
+from springtide.contract.transactions import LingeringTransaction, TransactionNews
 from springtide.contract.updates import PollRequest, ProducerIdsRequest, ProducerIdsResponse
-from tests.kit.controller.coordinator_cluster import OFFSETS_ID, CoordinatorCluster
+from springtide.levels import TRANSACTIONS, Level
+from tests.kit.controller.coordinator_cluster import OFFSETS_ID, TRANSACTIONS_ID, CoordinatorCluster
 from tests.kit.controller.images import build_update
 
 OFFSETS = "__consumer_offsets"
+TRANSACTIONS_TOPIC = "__transaction_state"
 NOBODY = AlarmKey(code=AlarmCode.NO_COORDINATOR)
 BLOCKED = AlarmKey(code=AlarmCode.COORDINATOR_TOPIC_BLOCKED)
 
@@ -196,6 +201,68 @@ def test_the_topic_is_created_when_the_first_coordinator_is_active() -> None:
     assert cluster.last.records == ()
 
 
+def test_the_topic_of_transactions_is_created_when_a_client_asks_at_a_level_that_has_them() -> None:
+    cluster = CoordinatorCluster(1001)
+    cluster.finalize()
+    cluster.step(Tick(wall_ms=0, fresh_id=TRANSACTIONS_ID))
+    assert TRANSACTIONS_ID not in cluster.image.topics
+    cluster = CoordinatorCluster(1001)
+    ask_for_transactions(cluster)
+    for level in (TRANSACTIONS.since - 1, TRANSACTIONS.since):
+        cluster.finalize(Level(level))
+        cluster.step(Tick(wall_ms=0, fresh_id=TRANSACTIONS_ID))
+        assert (TRANSACTIONS_ID in cluster.image.topics) == (level == TRANSACTIONS.since)
+    topic = cluster.image.topics[TRANSACTIONS_ID]
+    assert (topic.topic, topic.partitions, topic.configs) == (TRANSACTIONS_TOPIC, SHARDS, PINNED)
+    state = cluster.image.partitions[TRANSACTIONS_ID, 0]
+    assert state.shard is not None
+    assert state.shard.owner == 1001
+    cluster.step(Tick(wall_ms=0, fresh_id="another-0000000000id00"))
+    assert cluster.last.records == ()
+
+
+def ask_for_transactions(cluster: CoordinatorCluster) -> None:
+    """A client asks the first coordinator."""
+    row = cluster.image.coordinators[1001]
+    request = HeartbeatRequest(
+        broker_id=1001,
+        broker_epoch=row.coordinator_epoch,
+        incarnation_id=row.incarnation_id,
+        wants_transactions=True,
+    )
+    received_ms = cluster.now_ms
+    kind = MemberKind.COORDINATOR
+    cluster.step(Heartbeat(wall_ms=0, request=request, received_ms=received_ms, kind=kind))
+
+
+def test_one_coordinator_topic_is_created_with_each_tick() -> None:
+    cluster = CoordinatorCluster()
+    cluster.finalize()
+    cluster.join(1001)
+    ask_for_transactions(cluster)
+    assert [topic.topic for topic in cluster.image.topics.values()] == [OFFSETS]
+    cluster.step(Tick(wall_ms=0, fresh_id=TRANSACTIONS_ID))
+    assert [topic.topic for topic in cluster.image.topics.values()] == [OFFSETS, TRANSACTIONS_TOPIC]
+
+
+def test_each_topics_shards_are_spread_evenly_when_another_coordinator_comes() -> None:
+    cluster = CoordinatorCluster()
+    cluster.finalize()
+    cluster.join(1001, 1002)
+    ask_for_transactions(cluster)
+    cluster.step(Tick(wall_ms=0, fresh_id=TRANSACTIONS_ID))
+    cluster.join(1003)
+    for _ in range(3):
+        for coordinator_id in (1001, 1002, 1003):
+            cluster.beat(coordinator_id, level=True)
+            cluster.beat(coordinator_id, level=True, topic_id=TRANSACTIONS_ID)
+    for topic_id in (OFFSETS_ID, TRANSACTIONS_ID):
+        owned = Counter(
+            state.shard.owner for state in cluster.image.partitions_of(topic_id) if state.shard is not None
+        )
+        assert sorted(owned.values()) == [16, 17, 17]
+
+
 @pytest.mark.parametrize(
     ("brokers", "factor", "minimum"), [((1,), 1, 1), ((1, 2), 2, 2), ((1, 2, 3, 4), 3, 2)]
 )
@@ -236,6 +303,7 @@ def test_its_minimum_in_sync_is_a_majority_whatever_the_clusters_default() -> No
         ConfigureTopic(wall_ms=0, actor="ann", topic=OFFSETS, configs={"min.insync.replicas": "1"}),
         ConfigureTopic(wall_ms=0, actor="ann", topic=OFFSETS, configs={"max.message.bytes": None}),
         CreateTopic(wall_ms=0, actor="ann", topic=OFFSETS, topic_id="x" * 22, partitions=1),
+        CreateTopic(wall_ms=0, actor="ann", topic=TRANSACTIONS_TOPIC, topic_id="x" * 22, partitions=1),
     ],
 )
 def test_operators_do_not_change_what_it_rests_on(event: DeleteTopic | CreateTopic) -> None:
@@ -287,11 +355,25 @@ def test_an_ordinary_topic_of_that_name_is_an_alarm_until_it_is_deleted() -> Non
     assert cluster.owned == {1001: SHARDS}
 
 
-def _named_as_reserved(record: Record) -> Record:
+def test_an_ordinary_topic_is_in_the_way_of_transactions_from_their_level_on() -> None:
+    cluster = CoordinatorCluster()
+    cluster.create((1, 2, 3))
+    cluster.records = [_named_as_reserved(record, TRANSACTIONS_TOPIC) for record in cluster.records]
+    cluster.fail_over()
+    cluster.join(1001)
+    assert BLOCKED not in alarms(cluster)
+    cluster.finalize()
+    cluster.fail_over()
+    cluster.beat(1001)
+    (alarm,) = (alarm for alarm in cluster.machine.alarms() if alarm.key == BLOCKED)
+    assert "no transactions can be served" in alarm.detail
+
+
+def _named_as_reserved(record: Record, name: str = OFFSETS) -> Record:
     """The row as an older controller wrote it for a topic that a user called so."""
     if not isinstance(record, PartitionRecord | TopicRecord):
         return record
-    return msgspec.structs.replace(record, state=msgspec.structs.replace(record.state, topic=OFFSETS))
+    return msgspec.structs.replace(record, state=msgspec.structs.replace(record.state, topic=name))
 
 
 # --- shards ---
@@ -648,3 +730,40 @@ def test_a_group_is_an_alarm_as_long_as_a_coordinator_tells_of_it() -> None:
     epoch = cluster.image.coordinators[1002].coordinator_epoch
     cluster.step(BrokerProvenDead(wall_ms=0, broker_id=1002, broker_epoch=epoch))
     assert told(1001) == [], "no one tells of it any more"
+
+
+def test_a_transaction_lingers_as_long_as_its_coordinator_tells_so() -> None:
+    cluster = CoordinatorCluster(1001, 1002)
+    one = LingeringTransaction(
+        transactional_id="pay-1",
+        producer_id=7,
+        producer_epoch=3,
+        state="Ongoing",
+        since_ms=1_700_000_000_000,
+        timeout_ms=60_000,
+        partitions=2,
+    )
+    decided = msgspec.structs.replace(one, state="PrepareAbort")
+
+    def told(coordinator_id: int, *lingering: LingeringTransaction) -> list[tuple[str | None, str]]:
+        news = TransactionNews(lingering=lingering) if lingering else None
+        cluster.beat(coordinator_id, transactions=news)
+        return [(alarm.key.transactional_id, alarm.detail) for alarm in cluster.machine.alarms()]
+
+    began = "transaction 'pay-1' (producer 7, epoch 3) began at 2023-11-14T22:13:20Z with a timeout of 60 s,"
+    assert told(1001, one) == [
+        (
+            "pay-1",
+            f"{began} and is Ongoing in 2 partitions: its coordinator should have ended it; "
+            "`springtide transactions abort` does it now, and says with --dry-run what that frees",
+        )
+    ]
+    assert told(1001, decided) == [
+        (
+            "pay-1",
+            f"{began} and is PrepareAbort in 2 partitions: its end is decided, and a marker of it is not "
+            "written yet; are all of its partitions' leaders there?",
+        )
+    ]
+    assert len(told(1002, decided)) == len(told(1001)) == 1, "the shard is at another coordinator now"
+    assert told(1002) == []

@@ -85,11 +85,11 @@ def test_who_is_to_own_and_to_follow_each_shard(
 
 
 def test_a_coordinator_topic_is_missing_where_somebody_could_serve_it_and_hold_it() -> None:
-    assert missing_topics(image_of("1", "")) == []  # no broker
-    assert missing_topics(Cluster().image) == []  # no coordinator
+    assert missing_topics(image_of("1", ""), wants_transactions=True) == []  # no broker
+    assert missing_topics(Cluster().image, wants_transactions=True) == []  # no coordinator
     cluster = CoordinatorCluster(1001)
     del cluster.image.topic_ids["__consumer_offsets"]
-    assert missing_topics(cluster.image) == ["__consumer_offsets"]
+    assert missing_topics(cluster.image, wants_transactions=True) == ["__consumer_offsets"]
 
 
 def test_a_coordinator_topic_of_one_shard_is_no_ordinary_one() -> None:

@@ -12,6 +12,7 @@ LEADERLESS = Subject(code="partition_leaderless", topic="orders", topic_id="T", 
 
 def silence(name: str = "sil_1", until_ms: int = 10, **fields: Any) -> Silence:
     empty = {"code": None, "topic": None, "partition": None, "broker_id": None, "group_id": None}
+    empty["transactional_id"] = None
     found = {"id": name, "cluster": "prod", "reason": "r", "actor": "a", "created_at_ms": 0}
     return msgspec.convert(found | empty | {"until_ms": until_ms} | fields, Silence)
 
@@ -27,6 +28,7 @@ def silence(name: str = "sil_1", until_ms: int = 10, **fields: Any) -> Silence:
         ({"code": "partition_leaderless", "topic": "payments"}, False),
         ({"broker_id": 3}, False),
         ({"group_id": "g"}, False),
+        ({"transactional_id": "pay-1"}, False),
     ],
 )
 def test_all_that_a_silence_names_must_be_the_alarms(fields: dict[str, Any], is_silenced: bool) -> None:
@@ -53,3 +55,9 @@ def test_a_number_of_alarms_is_silenced_by_their_code_alone() -> None:
     assert silence_of([silence(topic="orders"), silence(broker_id=3)], more, 0) is None
     assert silence_of([silence(code="partition_leaderless", topic="orders")], more, 0) is None
     assert silence_of([silence(code="partition_leaderless")], more, 0) is not None
+
+
+def test_one_transactions_alarm_is_silenced_by_its_id() -> None:
+    lingers = Subject(code="transaction_lingers", transactional_id="pay-1")
+    assert silence_of([silence(transactional_id="pay-1")], lingers, 0) is not None
+    assert silence_of([silence(transactional_id="pay-2"), silence(group_id="pay-1")], lingers, 0) is None

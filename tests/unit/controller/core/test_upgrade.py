@@ -18,25 +18,27 @@ from controller.core.events import (
     Tick,
     UpgradeFinalized,
 )
-from controller.core.image import ClusterImage
 from controller.core.records import Cause, Change, LevelRecord, MemberKind, UpgradeRecord
 from controller.core.stream import UpdateRange, build_range
 from controller.core.upgrade import PENDING_ALARM_MS, blockers_of, target_of
 from springtide.contract.epochs import BrokerEpoch, ControllerEpoch
 from springtide.contract.errors import ControllerError
 from springtide.contract.session import RegisterRequest, RegisterResponse, ShutdownKind
-from springtide.levels import NEWEST, SUPPORTED, UNTOLD, Level, LevelRange
+from springtide.levels import NEWEST, RELEASES, SUPPORTED, UNTOLD, Level, LevelRange
+from springtide.version import VERSION
 from tests.kit.controller.core_cluster import Cluster
 
-NEWER = LevelRange(Level(1), Level(2))
-OLDER = LevelRange()
+BEFORE = Level(NEWEST - 1)
+#: What processes of the release after, and of the release before this one can run at.
+NEWER = LevelRange(NEWEST, Level(NEWEST + 1))
+OLDER = LevelRange(Level(BEFORE - 1), BEFORE)
 PENDING = AlarmKey(code=AlarmCode.UPGRADE_PENDING)
 WALL_MS = 1_700_000_000_000
 CONTROLLER = Process(
     kind="controller",
     process_id="c1",
     name="http://c1:8080",
-    version="0.2.0",
+    version=VERSION,
     levels=SUPPORTED,
     is_running=True,
     is_active=True,
@@ -44,14 +46,14 @@ CONTROLLER = Process(
 
 
 def at_level(level: Level, *, brokers: tuple[int, ...] = ()) -> Cluster:
-    """A cluster at this level, whose brokers run this release."""
+    """A cluster at this level, whose brokers run this release; at level 0, the one before."""
     cluster = Cluster(brokers=())
     change = Change(cause=Cause.UPGRADE_FINALIZED, at_ms=0)
     record = LevelRecord(level=level, change=change)
     cluster.image.replay(record)
     cluster.records.append(record)
     for broker_id in brokers:
-        join(cluster, broker_id)
+        join(cluster, broker_id, OLDER if level == UNTOLD else SUPPORTED)
     return cluster
 
 
@@ -91,7 +93,7 @@ def pending_since_ms(cluster: Cluster) -> int | None:
 # --- who may take part ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("level", [UNTOLD, NEWEST])
+@pytest.mark.parametrize("level", [BEFORE, NEWEST])
 def test_a_process_that_can_run_at_the_level_is_accepted_and_told_it(level: Level) -> None:
     response = register(at_level(level), MemberKind.BROKER, SUPPORTED)
     assert (response.error, response.level) == (ControllerError.NONE, level)
@@ -99,10 +101,12 @@ def test_a_process_that_can_run_at_the_level_is_accepted_and_told_it(level: Leve
 
 @pytest.mark.parametrize("kind", list(MemberKind))
 def test_a_process_of_a_later_release_than_the_level_allows_is_refused(kind: MemberKind) -> None:
-    cluster = at_level(UNTOLD)
+    cluster = at_level(BEFORE)
     response = register(cluster, kind, NEWER)
     assert response.error is ControllerError.UNSUPPORTED_LEVEL
-    assert "the cluster is at level 0, and this process can run at levels 1 to 2" in response.detail
+    assert (
+        f"the cluster is at level {BEFORE}, and this process can run at levels {NEWEST} to" in response.detail
+    )
     assert "finalize that first" in response.detail
     assert not cluster.last.records
 
@@ -110,10 +114,10 @@ def test_a_process_of_a_later_release_than_the_level_allows_is_refused(kind: Mem
 @pytest.mark.parametrize("kind", list(MemberKind))
 def test_a_process_of_release_0_1_is_refused_in_words_once_the_level_is_above_it(kind: MemberKind) -> None:
     cluster = at_level(NEWEST)
-    response = register(cluster, kind, OLDER)
+    response = register(cluster, kind, LevelRange())
     assert response.error is ControllerError.INVALID_REQUEST  # it does not know the other error
-    assert "the cluster is at level 1, and this process runs release 0.1" in response.detail
-    assert "start it with release 0.2" in response.detail
+    assert f"the cluster is at level {NEWEST}, and this process runs release 0.1" in response.detail
+    assert f"start it with release {RELEASES[NEWEST]}" in response.detail
     assert not cluster.last.records
 
 
@@ -157,7 +161,7 @@ def test_brokers_are_told_the_level_with_each_batch(full: bool) -> None:
 def test_at_level_0_a_row_has_no_levels_and_the_controller_remembers_them() -> None:
     cluster = at_level(UNTOLD, brokers=(1,))
     assert cluster.broker(1).levels is msgspec.UNSET
-    assert [process.levels for process in cluster.machine.processes(cluster.now_ms)] == [SUPPORTED]
+    assert [process.levels for process in cluster.machine.processes(cluster.now_ms)] == [OLDER]
 
 
 def test_from_level_1_on_a_row_has_them_and_the_next_controller_knows_them_at_once() -> None:
@@ -172,33 +176,37 @@ def test_at_level_0_the_next_controller_learns_them_from_a_heartbeat() -> None:
     cluster.fail_over()
     cluster.heartbeat(2)
     told = {one.name: one.levels for one in cluster.machine.processes(cluster.now_ms)}
-    assert told == {"broker 1": None, "broker 2": SUPPORTED}
+    assert told == {"broker 1": None, "broker 2": OLDER}
 
 
 # --- finalizing -------------------------------------------------------------------------------------
 
 
 def test_finalizing_raises_the_level_by_one_record_and_again_writes_nothing() -> None:
-    cluster = at_level(UNTOLD, brokers=(1, 2))
-    assert finalize(cluster) == UpgradeFinalized(level_before=UNTOLD, level=NEWEST)
+    cluster = at_level(BEFORE, brokers=(1, 2))
+    assert finalize(cluster) == UpgradeFinalized(level_before=BEFORE, level=NEWEST)
     (record,) = cluster.last.records
     assert isinstance(record, LevelRecord)
-    assert (record.level, record.change.cause, record.change.actor) == (1, Cause.UPGRADE_FINALIZED, "ann")
+    assert (record.level, record.change.cause, record.change.actor) == (
+        NEWEST,
+        Cause.UPGRADE_FINALIZED,
+        "ann",
+    )
     assert finalize(cluster) == UpgradeFinalized(level_before=NEWEST, level=NEWEST)
     assert not cluster.last.records
 
 
 def test_a_dry_run_answers_the_same_and_writes_nothing() -> None:
-    cluster = at_level(UNTOLD, brokers=(1,))
+    cluster = at_level(BEFORE, brokers=(1,))
     assert finalize(cluster, dry_run=True) == UpgradeFinalized(
-        level_before=UNTOLD, level=NEWEST, dry_run=True
+        level_before=BEFORE, level=NEWEST, dry_run=True
     )
     assert not cluster.last.records
-    assert cluster.image.level == UNTOLD
+    assert cluster.image.level == BEFORE
 
 
 def test_the_level_survives_a_failover() -> None:
-    cluster = at_level(UNTOLD, brokers=(1,))
+    cluster = at_level(BEFORE, brokers=(1,))
     finalize(cluster)
     cluster.fail_over()
     assert cluster.image.level == NEWEST
@@ -209,31 +217,34 @@ def blocked(cluster: Cluster, *controllers: Process, blockers: tuple[Blocker, ..
     assert isinstance(refusal, Refusal), "nothing stood in the way"
     assert refusal.code is RefusalCode.UPGRADE_BLOCKED
     assert not [record for record in cluster.last.records if isinstance(record, LevelRecord)]
-    assert cluster.image.level == UNTOLD
+    assert cluster.image.level < NEWEST
     return refusal.detail
 
 
 def test_a_broker_of_the_old_release_stands_in_the_way() -> None:
-    cluster = at_level(UNTOLD, brokers=(1,))
+    cluster = at_level(BEFORE, brokers=(1,))
     join(cluster, 2, OLDER)
     detail = blocked(cluster)
-    assert "broker 2 runs release 0.1, which has level 0 only: start it with release 0.2" in detail
+    assert (
+        f"broker 2 can run at levels {BEFORE - 1} to {BEFORE} only: start it with release {RELEASES[NEWEST]}"
+        in detail
+    )
     assert "broker 1" not in detail
 
 
 def test_a_fenced_broker_stands_in_the_way_although_it_has_told_its_levels() -> None:
-    cluster = at_level(UNTOLD, brokers=(1, 2))
+    cluster = at_level(BEFORE, brokers=(1, 2))
     cluster.kill(2)
     assert "broker 2 is not running" in blocked(cluster)
 
 
 def test_a_broker_that_is_away_when_the_controller_is_replaced_stands_in_the_way() -> None:
-    cluster = at_level(UNTOLD, brokers=(1, 2))
+    cluster = at_level(BEFORE, brokers=(1, 2))
     cluster.kill(2)
     cluster.fail_over()
     cluster.heartbeat(1)
     assert "broker 2 is not running" in blocked(cluster)
-    assert finalize_after_removal(cluster) == UpgradeFinalized(level_before=UNTOLD, level=NEWEST)
+    assert finalize_after_removal(cluster) == UpgradeFinalized(level_before=BEFORE, level=NEWEST)
 
 
 def finalize_after_removal(cluster: Cluster) -> UpgradeFinalized | Refusal:
@@ -248,49 +259,55 @@ def test_a_broker_that_has_not_spoken_to_the_new_controller_stands_in_the_way() 
 
 
 def test_a_broker_that_waits_to_be_admitted_stands_in_the_way() -> None:
-    cluster = at_level(UNTOLD, brokers=(1,))
+    cluster = at_level(BEFORE, brokers=(1,))
+    cluster.levels[2] = OLDER
     cluster.register(2)
-    assert "broker 2 runs release 0.1" in blocked(cluster)
+    assert "broker 2 can run at levels" in blocked(cluster)
 
 
 def test_a_broker_that_is_known_by_its_replicas_alone_stands_in_the_way() -> None:
-    cluster = at_level(UNTOLD, brokers=(1, 2))
+    cluster = at_level(BEFORE, brokers=(1, 2))
     cluster.create((1, 2))
     del cluster.image.brokers[2]
     assert "broker 2 has replicas and is not registered" in blocked(cluster)
 
 
 def test_a_coordinator_of_the_old_release_stands_in_the_way() -> None:
-    cluster = at_level(UNTOLD, brokers=(2,))
+    cluster = at_level(BEFORE, brokers=(2,))
     register(cluster, MemberKind.COORDINATOR, OLDER)
-    assert "coordinator 1 runs release 0.1" in blocked(cluster)
+    assert "coordinator 1 can run at levels" in blocked(cluster)
 
 
 def test_a_standby_controller_of_the_old_release_stands_in_the_way() -> None:
-    cluster = at_level(UNTOLD, brokers=(1,))
+    cluster = at_level(BEFORE, brokers=(1,))
     standby = msgspec.structs.replace(CONTROLLER, name="http://c2:8080", levels=OLDER, is_active=False)
-    assert "http://c2:8080 runs release 0.1" in blocked(cluster, CONTROLLER, standby)
+    assert "http://c2:8080 can run at levels" in blocked(cluster, CONTROLLER, standby)
 
 
 def test_what_else_stands_in_the_way_is_named_too() -> None:
-    cluster = at_level(UNTOLD, brokers=(1,))
+    cluster = at_level(BEFORE, brokers=(1,))
     database = Blocker(kind="database", name="the database", reason="has revision 0009")
     assert "the database has revision 0009" in blocked(cluster, blockers=(database,))
 
 
 @pytest.mark.parametrize(
     ("levels", "is_blocked"),
-    [(OLDER, True), (SUPPORTED, False), (NEWER, False), (LevelRange(Level(2), Level(3)), True)],
+    [
+        (OLDER, True),
+        (SUPPORTED, False),
+        (NEWER, False),
+        (LevelRange(Level(NEWEST + 1), Level(NEWEST + 2)), True),
+    ],
 )
 def test_a_process_must_have_the_next_level_between_its_lowest_and_its_highest(
     levels: LevelRange, is_blocked: bool
 ) -> None:
     process = msgspec.structs.replace(CONTROLLER, levels=levels)
-    assert bool(blockers_of(ClusterImage(), [process])) == is_blocked
+    assert bool(blockers_of(at_level(BEFORE).image, [process])) == is_blocked
 
 
 def test_the_level_is_raised_by_one_and_never_above_the_highest_of_this_release() -> None:
-    assert target_of(UNTOLD) == 1
+    assert target_of(UNTOLD) == UNTOLD + 1
     assert target_of(NEWEST) == NEWEST
 
 
@@ -298,7 +315,7 @@ def test_the_level_is_raised_by_one_and_never_above_the_highest_of_this_release(
 
 
 def test_it_is_noted_since_when_all_processes_support_more() -> None:
-    cluster = at_level(UNTOLD, brokers=(1,))
+    cluster = at_level(BEFORE, brokers=(1,))
     join(cluster, 2, OLDER)
     tick(cluster, WALL_MS)
     assert pending_since_ms(cluster) is None
@@ -317,7 +334,7 @@ def upgrade(cluster: Cluster, broker_id: int, levels: LevelRange = SUPPORTED) ->
 
 
 def test_a_failover_does_not_forget_it_though_nothing_was_told_yet() -> None:
-    cluster = at_level(UNTOLD, brokers=(1, 2))
+    cluster = at_level(BEFORE, brokers=(1, 2))
     tick(cluster, WALL_MS)
     cluster.fail_over()
     tick(cluster, WALL_MS + 5)
@@ -325,7 +342,7 @@ def test_a_failover_does_not_forget_it_though_nothing_was_told_yet() -> None:
 
 
 def test_a_process_that_goes_back_ends_it() -> None:
-    cluster = at_level(UNTOLD, brokers=(1, 2))
+    cluster = at_level(BEFORE, brokers=(1, 2))
     tick(cluster, WALL_MS)
     upgrade(cluster, 2, OLDER)
     tick(cluster, WALL_MS + 5)
@@ -333,7 +350,7 @@ def test_a_process_that_goes_back_ends_it() -> None:
 
 
 def test_after_two_weeks_it_is_an_alarm_until_it_is_finalized() -> None:
-    cluster = at_level(UNTOLD, brokers=(1,))
+    cluster = at_level(BEFORE, brokers=(1,))
     tick(cluster, WALL_MS)
     tick(cluster, WALL_MS + PENDING_ALARM_MS - 1)
     assert PENDING not in {alarm.key for alarm in cluster.machine.alarms()}
@@ -352,6 +369,6 @@ def test_after_two_weeks_it_is_an_alarm_until_it_is_finalized() -> None:
 
 
 def test_nothing_is_noted_of_a_cluster_at_the_highest_level_or_without_brokers() -> None:
-    for cluster in (at_level(NEWEST, brokers=(1,)), at_level(UNTOLD)):
+    for cluster in (at_level(NEWEST, brokers=(1,)), at_level(BEFORE)):
         tick(cluster, WALL_MS)
         assert not cluster.last.records

@@ -11,8 +11,7 @@ import anyio
 import msgspec
 import pytest
 
-from controller.core.records import BrokerRegistration, CoordinatorRegistration
-from controller.shell import group_messages, kafka_groups
+from controller.shell import group_messages, kafka_groups, kafka_questions
 from controller.shell.client_groups import (
     LATEST,
     CommittedPlace,
@@ -24,11 +23,11 @@ from controller.shell.client_groups import (
     LogPosition,
 )
 from controller.shell.clock import SystemClock
-from controller.shell.kafka_groups import KafkaGroups, brokers_of, coordinators_of
+from controller.shell.kafka_groups import KafkaGroups
+from controller.shell.kafka_questions import brokers_of, coordinators_of
 from controller.shell.outcomes import OutcomeUnknown
 from controller.shell.published import Published
-from springtide.contract.epochs import BrokerEpoch, LeaderEpoch, PartitionEpoch
-from springtide.contract.partition_state import PartitionState, TopicState
+from springtide.contract.epochs import LeaderEpoch
 from springtide.contract.session import ListenerAddress
 from springtide.tls import KafkaTls
 from springtide.wire.apis import ApiKey
@@ -39,11 +38,11 @@ from springtide.wire.framing import FileChunk
 from springtide.wire.record_batch import TimestampType
 from springtide.wire.records import NewRecord, encode_batch
 from tests.kit.controller.kafka_node import Instead, KafkaNode, listening
+from tests.kit.controller.kafka_views import ORDERS, broker, named, view
 from tests.kit.springtide.certificates import PrivateCa
 
 pytestmark = pytest.mark.anyio
 
-ORDERS = ("orders", 0)
 RANGE_OF_ORDERS_1 = b"\0\0\0\0\0\1\0\6orders\0\0\0\1\0\0\0\1\xff\xff\xff\xff"
 
 
@@ -56,16 +55,16 @@ def anyio_backend() -> str:
 @pytest.fixture(autouse=True)
 def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
     """What passes is given up long before the question's time is over, also on a busy machine."""
-    monkeypatch.setattr(kafka_groups, "RETRIED_MS_MAX", 100)
-    monkeypatch.setattr(kafka_groups, "LIST_RETRIED_MS_MAX", 100)
-    monkeypatch.setattr(kafka_groups, "RETRY_MS", 10)
+    monkeypatch.setattr(kafka_questions, "RETRIED_MS_MAX", 100)
+    monkeypatch.setattr(kafka_questions, "LIST_RETRIED_MS_MAX", 100)
+    monkeypatch.setattr(kafka_questions, "RETRY_MS", 10)
     monkeypatch.setattr(kafka_groups, "RECORD_TIMES_MS_MAX", 1_000)
 
 
 @pytest.fixture
 def short_questions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kafka_groups, "QUESTION_MS_MAX", 500)
-    monkeypatch.setattr(kafka_groups, "FIND_MS_MAX", 200)
+    monkeypatch.setattr(kafka_questions, "QUESTION_MS_MAX", 500)
+    monkeypatch.setattr(kafka_questions, "FIND_MS_MAX", 200)
 
 
 @pytest.fixture
@@ -74,53 +73,6 @@ async def node() -> AsyncIterator[KafkaNode]:
     async with listening() as found:
         found.answers[ApiKey.FIND_COORDINATOR] = named(found)
         yield found
-
-
-def named(node: KafkaNode) -> Any:
-    return lambda _: {"node_id": 1001, "host": "127.0.0.1", "port": node.port}
-
-
-def broker(broker_id: int, port: int, *, host: str = "127.0.0.1", fenced: bool = False) -> BrokerRegistration:
-    return BrokerRegistration(
-        broker_id=broker_id,
-        broker_epoch=BrokerEpoch(1),
-        incarnation_id="i",
-        host=host,
-        port=port,
-        admitted=True,
-        fenced=fenced,
-    )
-
-
-def view(*ports: int, coordinator_fenced: bool = False) -> Published:
-    """A broker and a coordinator at each port. The first one leads orders-0."""
-    published = Published("prod")
-    image = published.image
-    for number, port in enumerate(ports, 1):
-        image.brokers[number] = broker(number, port)
-        image.coordinators[1000 + number] = CoordinatorRegistration(
-            coordinator_id=1000 + number,
-            coordinator_epoch=BrokerEpoch(1),
-            incarnation_id="i",
-            host="127.0.0.1",
-            port=port,
-            admitted=True,
-            fenced=coordinator_fenced,
-        )
-    image.topic_ids["orders"] = "id"
-    image.topics["id"] = TopicState(topic_id="id", topic="orders", partitions=1, replication_factor=1)
-    image.partitions["id", 0] = PartitionState(
-        topic_id="id",
-        topic="orders",
-        partition=0,
-        replicas=(1,),
-        leader=1,
-        leader_epoch=LeaderEpoch(0),
-        partition_epoch=PartitionEpoch(0),
-        isr=(1,),
-        min_insync_replicas=1,
-    )
-    return published
 
 
 def groups_of(published: Published, *, tls: KafkaTls | None = None) -> KafkaGroups:
@@ -225,7 +177,7 @@ async def test_a_coordinator_that_says_it_is_not_the_one_is_looked_up_anew(node:
 async def test_a_broker_that_is_silent_or_dead_costs_only_a_moment(
     node: KafkaNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kafka_groups, "FIND_MS_MAX", 100)
+    monkeypatch.setattr(kafka_questions, "FIND_MS_MAX", 100)
     node.answers[ApiKey.OFFSET_FETCH] = lambda _: {}
     async with listening() as silent, listening() as dead:
         silent.answers[ApiKey.FIND_COORDINATOR] = lambda _: Instead.BE_SILENT
@@ -518,20 +470,20 @@ async def test_a_cluster_whose_brokers_speak_tls_is_asked_over_tls(tmp_path: Pat
 
 def test_the_protocol_of_a_listener_for_clients_says_nothing() -> None:
     published = view(9092)
-    assert not kafka_groups.speaks_tls(published)
+    assert not kafka_questions.speaks_tls(published)
     public = ListenerAddress(host="public", port=9093, protocol="SSL")
     published.image.brokers[1] = msgspec.structs.replace(
         published.image.brokers[1], listeners={"CLIENTS": public}
     )
-    assert not kafka_groups.speaks_tls(published)
-    assert kafka_groups.speaks_tls(speaks_tls(published))
+    assert not kafka_questions.speaks_tls(published)
+    assert kafka_questions.speaks_tls(speaks_tls(published))
 
 
 @pytest.mark.usefixtures("short_questions")
 async def test_questions_beyond_the_limit_wait_for_their_turn(
     node: KafkaNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kafka_groups, "QUESTIONS_AT_ONCE_MAX", 2)
+    monkeypatch.setattr(kafka_questions, "QUESTIONS_AT_ONCE_MAX", 2)
     node.answers[ApiKey.FIND_COORDINATOR] = lambda _: Instead.BE_SILENT
     groups = groups_of(view(node.port))
     failed = []

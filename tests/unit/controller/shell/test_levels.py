@@ -16,7 +16,7 @@ from controller.shell.levels import RUNNING_PATH, RunningRow
 from controller.shell.meta import Node
 from controller.shell.outcomes import UnknownCluster, UnreadableCluster
 from controller.shell.rows import level_path
-from springtide.levels import NEWEST, SUPPORTED, UNTOLD
+from springtide.levels import NEWEST, SUPPORTED
 from tests.kit.clocks import VirtualClock
 from tests.kit.controller.shell import Broker, begin_term, make_cluster, make_engine, running, until_active
 from tests.kit.memory.zookeeper import MemoryMeta, MemoryZooKeeper
@@ -112,7 +112,7 @@ async def test_a_controller_that_can_not_run_at_a_clusters_level_does_not_stand_
             assert ACTIVE_PATH not in zookeeper.nodes
             assert engine.leadership.elections_won == 0
             assert engine.leadership.why_not is not None
-            assert "cluster 'prod' is at level 2" in engine.leadership.why_not
+            assert f"cluster 'prod' is at level {NEWEST + 1}" in engine.leadership.why_not
             assert "install the release that finalized" in engine.leadership.why_not
             # Once it can, it stands: an earlier release finalizes, and this one goes on from there.
             set_level(zookeeper, "prod", NEWEST)
@@ -186,11 +186,11 @@ async def test_a_finalized_level_is_written_once_and_read_by_the_next_controller
     zookeeper: MemoryZooKeeper, clock: VirtualClock
 ) -> None:
     meta = zookeeper.connect()
-    await make_cluster(meta, await begin_term(meta, clock))
+    await make_cluster(meta, await begin_term(meta, clock), level=SUPPORTED.lowest)
     first = make_engine(zookeeper.connect(), clock, name="c1")
     async with running(first):
         await Broker(first, 1).register()
-        assert first.cluster("prod").image.level == UNTOLD
+        assert first.cluster("prod").image.level == SUPPORTED.lowest
         reply = await first.submit(
             "prod", FinalizeUpgrade(wall_ms=1, actor="ann", controllers=await first.controllers())
         )
@@ -199,4 +199,4 @@ async def test_a_finalized_level_is_written_once_and_read_by_the_next_controller
     second = make_engine(zookeeper.connect(), clock, name="c2")
     async with running(second):
         assert second.cluster("prod").image.level == NEWEST
-    assert len(writes_of_the_level(zookeeper)) == 1
+    assert len(writes_of_the_level(zookeeper)) == 2, "with that of the cluster's creation"

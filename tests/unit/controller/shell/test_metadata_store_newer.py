@@ -22,7 +22,7 @@ from controller.shell.meta import Node
 from controller.shell.rows import chunk_path, level_path, topic_path
 from springtide.contract.epochs import BrokerEpoch
 from springtide.contract.security import QuotaEntity
-from springtide.levels import NEWEST, Level
+from springtide.levels import NEWEST, RELEASES, Level
 from tests.kit.clocks import VirtualClock
 from tests.kit.controller.security import SHA_256, acls_record, quotas_record, user_record
 from tests.kit.controller.shell import (
@@ -89,7 +89,9 @@ async def test_each_row_is_checked(zookeeper: MemoryZooKeeper, meta: MemoryMeta,
         change_row(zookeeper, path, lambda row: row.update(colour="blue"))
         with pytest.raises(WrittenByNewer) as refused:
             await load_store(meta, clock)
-        assert str(refused.value).startswith(f"{path} has `colour`, which this release, 0.2, would lose")
+        assert str(refused.value).startswith(
+            f"{path} has `colour`, which this release, {RELEASES[NEWEST]}, would lose"
+        )
         zookeeper.nodes[path] = before
     await load_store(meta, clock)
 
@@ -183,7 +185,7 @@ async def test_the_level_is_looked_at_before_any_other_row(
     for path in rows_of(zookeeper):
         change_row(zookeeper, path, lambda row: row.update(colour="blue"))
     change_row(zookeeper, level_path("prod"), lambda row: row.update(level=NEWEST + 1))
-    with pytest.raises(UnsupportedLevel, match="'prod' is at level 2, and this release, 0"):
+    with pytest.raises(UnsupportedLevel, match=f"'prod' is at level {NEWEST + 1}, and this release, 0"):
         await load_store(meta, clock)
 
 

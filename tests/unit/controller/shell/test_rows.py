@@ -41,7 +41,7 @@ from springtide.contract.partition_state import (
     WriterId,
 )
 from springtide.contract.session import ShutdownKind
-from springtide.levels import SUPPORTED
+from springtide.levels import Level, LevelRange
 from tests.kit.controller.coordinator_cluster import CoordinatorCluster
 from tests.kit.controller.shell import CHANGE, TOPIC_ID
 
@@ -224,6 +224,7 @@ def test_a_word_of_a_later_release_is_never_in_a_row() -> None:
 
 
 #: As release 0.1 wrote it (commit c3ed4a10).
+OF_0_2 = LevelRange(Level(0), Level(1))
 BROKER_ROW_0_1 = (
     b'{"registration":{"broker_id":1,"broker_epoch":1,"incarnation_id":"1-a","host":"store1","port":9092,'
     b'"listeners":{},"rack":null,"log_dir_ids":["dir-1"],"offline_log_dir_ids":[],"admitted":false,'
@@ -244,11 +245,12 @@ COORDINATOR_ROW_0_1 = (
 
 def test_at_level_0_a_process_that_tells_levels_has_the_row_that_release_0_1_would_write() -> None:
     cluster = CoordinatorCluster(brokers=())
-    cluster.levels[1] = SUPPORTED
+    cluster.levels[1] = OF_0_2
     cluster.register(1)
     assert encode_row(last_member(cluster), 2) == BROKER_ROW_0_1
     cluster = CoordinatorCluster(brokers=())
-    cluster.register_coordinator(1001)  # it tells its levels
+    cluster.levels[1001] = OF_0_2
+    cluster.register_coordinator(1001)
     assert encode_row(last_member(cluster), 2) == COORDINATOR_ROW_0_1
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from coordinator.core.groups.figures import GroupFigures
 from coordinator.core.lag_watch import FAST, TotalLag
-from coordinator.core.troubles import UNSETTLED_MS, Troubles
+from coordinator.core.troubles import OFFSETS_PENDING_MS, UNSETTLED_MS, Troubles
 from springtide.contract.groups import GROUP_ID_CHARS_MAX, TROUBLES_TOLD_MAX
 
 
@@ -22,6 +22,16 @@ def test_a_group_is_told_of_once_it_has_not_settled_for_ten_minutes() -> None:
     assert told.detail.startswith(
         "group g does not settle: for 10 minutes it has not been stable for one minute"
     )
+
+
+def test_a_group_is_told_of_once_offsets_of_a_transaction_are_pending_for_a_quarter_of_an_hour() -> None:
+    troubles = Troubles()
+    troubles.see([GroupFigures("g", 0, {}, pending_ms=OFFSETS_PENDING_MS - 1)], {})
+    assert not troubles.found
+    troubles.see([GroupFigures("g", 0, {}, pending_ms=OFFSETS_PENDING_MS)], {})
+    (told,) = troubles.found
+    assert (told.group_id, told.code) == ("g", "offsets_pending")
+    assert "has not ended for 15 minutes" in told.detail
 
 
 def test_growing_lag_is_told_with_its_figures() -> None:

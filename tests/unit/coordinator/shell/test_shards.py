@@ -402,8 +402,8 @@ def test_a_shard_with_a_record_of_a_later_release_is_not_served_and_not_tried_wi
         assert one.metrics()["kafka_server_group_coordinator_metrics_num_partitions/failed"] == 1
         assert one.metrics()["springtide_shard_endings_total"] == 0
         assert list(one.shards.notes()) == [
-            "shard 0 is not served: this process can't read all of its log: a record of a later release. "
-            "Upgrade it, or give the shard to a coordinator of a later release"
+            "shard 0 of __consumer_offsets is not served: this process can't read all of its log: a record "
+            "of a later release. Upgrade it, or give the shard to a coordinator of a later release"
         ]
         assert len([line for line in caplog.records if "shard_stopped" in line.message]) == 1
         assert not [line for line in caplog.records if "shard_failed" in line.message]

@@ -5,12 +5,16 @@ from __future__ import annotations
 
 import pytest
 
-from dataplane.core.effects import HIGH_WATERMARK_MOVED, LEADERSHIP_CHANGED
+from dataplane.core.effects import HIGH_WATERMARK_MOVED, LEADERSHIP_CHANGED, BackOff
 from dataplane.core.results import FetchResult, LeaderAnswer
+from dataplane.core.transactions import IsolationLevel
 from springtide.contract.partition_state import NO_LEADER
 from springtide.wire.errors import ErrorCode
-from springtide.wire.fetch_response import EpochEnd
-from tests.kit.dataplane.replica import Bench, as_follower, held_lease, log_of, records_of
+from springtide.wire.fetch_response import AbortedTransaction, EpochEnd
+from springtide.wire.markers import Outcome, encode_marker
+from springtide.wire.record_batch import decode_header
+from springtide.wire.records import seal_batch
+from tests.kit.dataplane.replica import Bench, as_follower, held_lease, leading, log_of, records_of
 
 NOBODY = FetchResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
@@ -149,3 +153,47 @@ def test_a_read_that_fails_ends_the_log_as_everywhere() -> None:
     bench = in_sync()
     bench.log.failing = "EIO"
     assert bench.consume(0, leader_epoch=5) == FetchResult(ErrorCode.KAFKA_STORAGE_ERROR)
+
+
+def test_a_follower_hides_what_is_open_or_aborted_as_its_leader_does() -> None:
+    """KIP-392. It learns it from the bytes, and goes by its own high watermark."""
+    leader = leading()
+    leader.append()
+    leader.begin(7)
+    leader.begin(8)
+    leader.end(7, outcome=Outcome.ABORT)
+    bench = Bench(2)
+    bench.apply()
+    committed = IsolationLevel.READ_COMMITTED
+    bench.fetched(LeaderAnswer(high_watermark=3, records=records_of(leader.log)))
+    before = bench.consume(0, leader_epoch=1, isolation=committed)
+    assert (before.last_stable_offset, before.aborted) == (1, None)
+    assert before.records is not None
+    assert before.records.next_offset == 1
+    leader.end(8)
+    bench.fetched(LeaderAnswer(high_watermark=5, records=records_of(leader.log, 4)))
+    after = bench.consume(0, leader_epoch=1, isolation=committed)
+    assert (after.last_stable_offset, after.aborted) == (5, (AbortedTransaction(7, 1),))
+    leader.commit_all()
+    assert after == leader.consume(0, isolation=committed)
+
+
+def test_a_follower_refuses_a_marker_that_is_none() -> None:
+    bench = Bench(2)
+    bench.apply()
+    good = encode_marker(
+        Outcome.ABORT,
+        coordinator_epoch=1,
+        producer_id=7,
+        producer_epoch=0,
+        base_offset=0,
+        leader_epoch=1,
+        timestamp_ms=0,
+    )
+    header = decode_header(good)
+    bad = seal_batch(header._replace(batch_length=49, record_count=0), b"")
+    effects = bench.fetched(LeaderAnswer(records=bad))
+    assert bench.log.log_end_offset == 0
+    assert any(isinstance(effect, BackOff) for effect in effects)
+    bench.fetched(LeaderAnswer(records=good))
+    assert bench.log.log_end_offset == 1

@@ -47,6 +47,32 @@ def test_a_replica_that_is_not_at_rest_is_looked_at_in_every_report() -> None:
     assert (lag.log_end_offset, lag.high_watermark) == (2, 0)
 
 
+def test_a_transaction_that_stays_open_is_told_again_every_ten_seconds() -> None:
+    bench = leading(isr=(1,), replicas=(1,), min_insync_replicas=1)
+    broker, hosted = hosting(bench)
+    bench.begin(7)
+    (lag,) = broker.reports.changed_lags(bench.now_ms, count_max=9)
+    assert lag.transactions is not None and lag.transactions.count == 1
+    began_ms = bench.now_ms - lag.transactions.oldest[0].open_ms
+
+    def told(after_ms: int) -> list[int]:
+        lags = broker.reports.changed_lags(began_ms + after_ms, count_max=9)
+        return [lag.transactions.oldest[0].open_ms for lag in lags if lag.transactions is not None]
+
+    assert [told(after_ms) for after_ms in (500, 9_999, 10_000, 19_999, 20_500)] == [
+        [],
+        [],
+        [10_000],
+        [],
+        [20_500],
+    ]
+    bench.end(7)
+    broker.note_news(hosted)
+    (lag,) = broker.reports.changed_lags(began_ms + 21_000, count_max=9)
+    assert lag.transactions is None
+    assert told(60_000) == []
+
+
 def test_a_proposal_is_taken_once_for_each_time_that_it_was_ready() -> None:
     bench = leading(isr=(1, 2))
     broker, _ = hosting(bench)

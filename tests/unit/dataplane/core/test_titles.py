@@ -13,6 +13,7 @@ from dataplane.core.producer_state import (
     decode_producer_states,
 )
 from dataplane.core.titles import CorruptTitle, NewerFormat, with_title, without_title
+from springtide.levels import NEWEST, RELEASES
 from springtide.wire.record_batch import decode_header
 from tests.kit.dataplane.later_release import round_of_version, snapshot_of_version
 
@@ -35,8 +36,9 @@ def test_a_higher_version_is_of_a_later_release_and_names_both(version: int) -> 
     with pytest.raises(NewerFormat) as caught:
         without_title("rounds", of_version("rounds", version))
     assert str(caught.value.at("/data/orders-0")) == (
-        f"/data/orders-0: rounds is in format {version}, written by a later release; this is release 0.2, "
-        "which reads up to format 1. It was left as it is: start the later release here again"
+        f"/data/orders-0: rounds is in format {version}, written by a later release; this is release "
+        f"{RELEASES[NEWEST]}, which reads up to format 1. It was left as it is: start the later release here "
+        "again"
     )
 
 

@@ -8,11 +8,14 @@ from collections.abc import Awaitable, Callable
 import trio
 
 from dataplane.core.log_port import LogError
+from dataplane.core.results import TxnContext
+from dataplane.core.transactions import MarkerToWrite
 from dataplane.shell.compactor import Compactor
 from dataplane.shell.hosted import HostedPartition
 from dataplane.storage.partition_log import PartitionLog
 from dataplane.storage.segment import log_path
 from springtide.contract.partition_state import TopicState
+from springtide.wire.markers import Outcome
 from springtide.wire.record_batch import decode_header
 from springtide.wire.records import NewRecord, encode_batch, iter_records
 from tests.kit.clocks import WALL_START_MS, EagerClock
@@ -142,6 +145,46 @@ def test_what_followers_do_not_have_is_not_compacted() -> None:
         assert bench.log.log_end_offset == 60
 
     trio.run(main)
+
+
+def test_a_round_ends_at_the_last_stable_offset_and_what_was_aborted_goes() -> None:
+    async def test(bench: Bench) -> None:
+        hosted, leader = bench.node.hosted(), bench.node.hosted().replica.leading
+        assert leader is not None
+        bench.produce(30)
+        data = encode_batch(
+            [NewRecord(b"key 1", b"aborted", WALL_START_MS)],
+            producer_id=7,
+            producer_epoch=0,
+            base_sequence=0,
+            is_transactional=True,
+        )
+        times = {"expires_ms": 2**60, "now_ms": bench.node.clock.mono_ms(), "wall_ms": WALL_START_MS}
+        txn = TxnContext("t", is_v2=False)
+        for _ in range(2):
+            result, effects = leader.append(
+                decode_header(data), memoryview(data), acks=1, waiter=Waiter(), txn=txn, **times
+            )
+            txn = TxnContext("t", is_v2=False, verified=result.must_verify)
+        bench.node.effects.run(hosted, effects)
+        assert hosted.replica.last_stable_offset == 30
+        bench.produce(30)
+        await bench.look()
+        last = bench.log.rounds.last
+        assert last is not None and 20 < last.end_offset <= 30, "as far as it may, not none at all"
+        await bench.look()
+        assert bench.compactor.rounds == 1
+        ended = MarkerToWrite(producer_id=7, producer_epoch=0, coordinator_epoch=1, outcome=Outcome.ABORT)
+        _, effects = leader.write_marker(ended, waiter=Waiter(), **times)
+        bench.node.effects.run(hosted, effects)
+        assert 30 in bench.offsets()
+        bench.produce(60)
+        await bench.look()
+        assert bench.compactor.rounds == 2
+        assert 30 not in bench.offsets()
+        assert list(bench.log.aborted_in(0, 1_000)) == []
+
+    run(test)
 
 
 def test_young_records_wait_for_the_least_lag_and_old_ones_no_longer_than_the_greatest() -> None:

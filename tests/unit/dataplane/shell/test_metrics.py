@@ -21,6 +21,7 @@ def get(*requests: bytes, is_ready: bool = True, notes: tuple[str, ...] = ()) ->
     counters = BrokerCounters()
     counters.requests[0] = 7
     counters.reassignment_bytes_in, counters.reassignment_bytes_out = 11, 12
+    counters.verifications, counters.verification_failures, counters.verification_ms = 13, 1, 140
     answers: list[bytes] = []
 
     async def run() -> None:
@@ -56,6 +57,9 @@ def test_metrics_carry_the_names_that_dashboards_know() -> None:
     assert b'kafka_network_requestmetrics_requests_total{request="Produce"} 7.0\n' in answer
     assert b"kafka_server_brokertopicmetrics_reassignmentbytesin_total 11.0\n" in answer
     assert b"kafka_server_brokertopicmetrics_reassignmentbytesout_total 12.0\n" in answer
+    assert b"kafka_server_addpartitionstotxnmanager_verifications_total 13.0\n" in answer
+    assert b"kafka_server_addpartitionstotxnmanager_verificationfailure_total 1.0\n" in answer
+    assert b"kafka_server_addpartitionstotxnmanager_verificationtimems_total 140.0\n" in answer
 
 
 def test_readiness_is_told_by_status() -> None:

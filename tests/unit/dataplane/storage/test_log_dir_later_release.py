@@ -15,6 +15,7 @@ from dataplane.storage.log_dir import LogDir, open_log_dir
 from dataplane.storage.log_settings import PartitionId
 from springtide.contract.epochs import BrokerEpoch
 from springtide.contract.session import ShutdownKind
+from springtide.levels import NEWEST, RELEASES
 from tests.kit.dataplane.later_release import round_of_version, snapshot_of_version
 from tests.kit.dataplane.storage import SMALL, append, batch
 from tests.kit.memory.disk import MemoryDisk
@@ -58,7 +59,7 @@ def titled(name: str) -> Callable[[bytes], bytes]:
 def json_of_version_2(before: bytes) -> bytes:
     fields = json.loads(before) if before else {}
     fields.pop(CRC_FIELD, None)
-    return encode_checked(fields | {"version": 2, "release": "0.3"})
+    return encode_checked(fields | {"version": 2, "release": "0.9"})
 
 
 def snapshot(_: bytes) -> bytes:
@@ -105,7 +106,9 @@ def test_a_file_of_a_later_release_ends_the_start_and_stays(name: str, is_clean:
     content = disk.content(f"{path}/{name}")
     content[:] = (OF_THE_DIRECTORY | OF_A_LOG)[name](bytes(content))
     before = contents(disk, path)
-    with pytest.raises(NewerFormat, match=r"is in format \d+, written by .*; this is release 0\.2"):
+    with pytest.raises(
+        NewerFormat, match=rf"is in format \d+, written by .*; this is release {RELEASES[NEWEST]}"
+    ):
         start(disk)
     after = contents(disk, path)
     if name in (HIGH_WATERMARKS, LOG_STARTS):  # read when the directory is claimed already
@@ -118,7 +121,7 @@ def test_meta_json_names_the_release_that_wrote_it() -> None:
     disk = stopped()
     content = disk.content(f"{PATH}/meta.json")
     content[:] = json_of_version_2(bytes(content))
-    with pytest.raises(NewerFormat, match=r"meta\.json is in format 2, written by release 0\.3"):
+    with pytest.raises(NewerFormat, match=r"meta\.json is in format 2, written by release 0\.9"):
         start(disk)
 
 

@@ -11,10 +11,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from dataplane.core.log_port import LogPort
 from dataplane.core.producer_state import ProducerStates
+from dataplane.core.transactions import marker_in
 from dataplane.storage.partition_log import PartitionLog
 from dataplane.storage.recovery import open_partition_log
 from springtide.contract.epochs import LeaderEpoch
 from springtide.contract.session import ShutdownKind
+from springtide.wire.markers import Outcome
 from springtide.wire.record_batch import BatchHeader
 from tests.kit.dataplane.storage import (
     DIRECTORY,
@@ -24,6 +26,7 @@ from tests.kit.dataplane.storage import (
     batch,
     content,
     header_of,
+    marker,
     opened,
     read_all,
     settings_for,
@@ -81,15 +84,22 @@ class LogMachine(RuleBasedStateMachine):
                 st.integers(-1, PRODUCERS - 1),
                 st.integers(0, 2),  # gap before it
                 st.sampled_from([1, 40, 300]),  # value bytes
+                st.sampled_from([None, None, "transactional", Outcome.ABORT, Outcome.ABORT, Outcome.COMMIT]),
             ),
             min_size=1,
             max_size=3,
         )
     )
-    def append_batches(self, shapes: list[tuple[int, int, int, int]]) -> None:
+    def append_batches(self, shapes: list[tuple[int, int, int, int, str | Outcome | None]]) -> None:
         new = []
-        for records, producer, gap, size in shapes:
+        for records, producer, gap, size, kind in shapes:
             base = self.end + (gap if gap == 2 else 0)
+            if producer >= 0 and isinstance(kind, Outcome):
+                new.append(
+                    marker(base, producer, kind, leader_epoch=self.leader_epoch, timestamp=self.now_ms)
+                )
+                self.end = base + 1
+                continue
             new.append(
                 batch(
                     base,
@@ -99,6 +109,7 @@ class LogMachine(RuleBasedStateMachine):
                     base_sequence=self.sequences[producer] if producer >= 0 else -1,
                     value=bytes([base % 251]) * size,
                     timestamp=self.now_ms,
+                    is_transactional=producer >= 0 and kind is not None,
                 )
             )
             if producer >= 0:
@@ -270,12 +281,29 @@ class LogMachine(RuleBasedStateMachine):
 
     @invariant()
     def producers_are_what_a_replay_of_the_log_says(self) -> None:
+        """It may have begun in the middle: then the log knows where a transaction began, and it does not."""
         replayed = ProducerStates()
+        aborted = []
         for encoded in self.batches:
-            replayed.update(header_of(encoded), now_ms=0)
+            header = header_of(encoded)
+            found = replayed.update(header, now_ms=0, marker=marker_in(header, encoded))
+            aborted += [found] if found is not None else []
+        first = header_of(self.batches[0]).base_offset if self.batches else self.end
         seen = {view.producer_id: view for view in self.log.producers.active_producers()}
         for view in replayed.active_producers():
-            assert seen[view.producer_id] == view
+            begun, mine = view.current_txn_start_offset, seen[view.producer_id].current_txn_start_offset
+            assert mine == begun or (0 <= mine < first <= begun)
+            assert seen[view.producer_id].producer_epoch == view.producer_epoch
+            assert view.last_sequence in (-1, seen[view.producer_id].last_sequence)
+        known = {(entry.producer_id, entry.last_offset): entry for entry in self.log.aborted_in(0, self.end)}
+        for entry in aborted:
+            if entry.last_offset < self.start:
+                continue
+            mine_ = known.pop((entry.producer_id, entry.last_offset))
+            assert mine_ == entry or mine_.first_offset < first or mine_.last_stable_offset < first
+        assert all(entry.last_offset < self.start or entry.first_offset < first for entry in known.values())
+        firsts = [entry.first_offset for entry in self.log.aborted_in(0, self.end)]
+        assert firsts == sorted(firsts)
 
     @invariant()
     def the_first_timestamp_is_found(self) -> None:

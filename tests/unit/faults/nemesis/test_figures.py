@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.checker.check import check
 from tests.checker.history import Function, History, Key, Operation, Outcome
-from tests.faults.nemesis.figures import Acknowledged, Course, recoveries, to_part
+from tests.faults.nemesis.figures import Acknowledged, Course, recoveries, to_part, transactions_of
 from tests.faults.nemesis.schedule import Done
 
 SECOND = 1_000_000_000
@@ -39,6 +39,25 @@ def test_a_recovery_under_another_fault_is_not_counted() -> None:
     acknowledged = Acknowledged([sent(0, 10.5, 11), sent(1, 10.5, 12)], KEYS)
     assert recoveries([done(5, 10), done(11.5, 12.5)], acknowledged) == []
     assert recoveries([done(5, 10), done(12, 13)], acknowledged) == [2.0]
+
+
+def test_transactions_are_counted_by_their_ends() -> None:
+    ends = [
+        Operation(
+            process="p",
+            f=Function.TRANSACTION,
+            type=outcome,
+            t_invoke_ns=0,
+            t_return_ns=1,
+            transaction=f"t{number}",
+        )
+        for number, outcome in enumerate([Outcome.OK, Outcome.INFO, Outcome.OK])
+    ]
+    assert transactions_of([*ends, sent(0, 1, 2)]) == {
+        "transactions committed": 2,
+        "transactions aborted": 0,
+        "transactions of unknown outcome": 1,
+    }
 
 
 def test_a_part_fails_on_anything_bad_and_names_it() -> None:

@@ -12,10 +12,18 @@ from hypothesis import strategies as st
 
 from pipeline.records.decode import decode_records
 from pipeline.records.headers import DamagedBatch
-from pipeline.salvage.identity import IDENTITY_SCHEMA, NO_TIMESTAMP, RecordsPlace, TimeWindow, identity_rows
+from pipeline.salvage.identity import (
+    IDENTITY_SCHEMA,
+    NO_TIMESTAMP,
+    RecordsPlace,
+    TimeWindow,
+    TransactionPart,
+    identity_rows,
+)
 from pipeline.salvage.marks import HEADER, marked, with_marks, without_marks
 from pipeline.sink.identity import DERIVED
 from springtide.wire.compression import Compression
+from springtide.wire.markers import Outcome, encode_marker
 from springtide.wire.record_batch import TimestampType, decode_header
 from springtide.wire.records import NewRecord, encode_batch, seal_batch, write_varint
 
@@ -75,6 +83,7 @@ def test_a_row_tells_where_a_record_stands_and_who_sent_it() -> None:
             "sequence": 0,  # sequences wrap (KAFKA-7692)
             "timestamp": 2_000,
             "is_marked": False,
+            "transaction": -1,
         },
         {
             "target": 6,
@@ -88,6 +97,7 @@ def test_a_row_tells_where_a_record_stands_and_who_sent_it() -> None:
             "sequence": -1,
             "timestamp": 1_000,
             "is_marked": False,
+            "transaction": -1,
         },
     ]
     assert len({row["key"] for row in rows}) == 2
@@ -202,3 +212,28 @@ def test_damage_is_told_and_gives_no_row() -> None:
     data[-1] ^= 1
     with pytest.raises(DamagedBatch, match="CRC"):
         identified(bytes(data))
+
+
+def test_records_of_transactions_and_their_markers_are_told_apart_from_others() -> None:
+    plain = encode_batch([record(b"a")], base_offset=0)
+    begun = encode_batch(
+        [record(b"b"), record(b"c")], base_offset=1, producer_id=7, producer_epoch=2, base_sequence=0,
+        is_transactional=True,
+    )  # fmt: skip
+    ends = [
+        encode_marker(
+            outcome, coordinator_epoch=3, producer_id=7, producer_epoch=2, base_offset=offset,
+            leader_epoch=4, timestamp_ms=5,
+        )
+        for offset, outcome in ((3, Outcome.COMMIT), (4, Outcome.ABORT), (5, Outcome.COMMIT))
+    ]  # fmt: skip
+    rows = identified(plain + begun + b"".join(ends), end_offset=5)
+    assert [(row["offset"], TransactionPart(row["transaction"])) for row in rows] == [
+        (0, TransactionPart.NONE),
+        (1, TransactionPart.RECORD),
+        (2, TransactionPart.RECORD),
+        (3, TransactionPart.COMMIT),
+        (4, TransactionPart.ABORT),
+    ]
+    assert rows[3]["leader_epoch"] == 4
+    assert (rows[3]["producer_id"], rows[3]["content"], rows[3]["timestamp"]) == (7, None, NO_TIMESTAMP)

@@ -25,8 +25,9 @@ def order_of(log: list[Batch], *, chunks: int = 1, rules: OrderRules = OrderRule
     for part in range(chunks):
         some = log[len(log) * part // chunks : len(log) * (part + 1) // chunks]
         if some:
-            headers = scan_headers(data_of(some))
-            order.take(headers, 0, len(headers))
+            data = memoryview(data_of(some))
+            headers = scan_headers(data)
+            order.take(data, headers, 0, len(headers))
     return order, [(one.kind, one.first_offset, one.last_offset) for one in findings.found]
 
 
@@ -66,9 +67,9 @@ def test_what_retention_took_meanwhile_is_no_gap() -> None:
     order = LogOrder(findings, OrderRules())
     log = log_of([2] * 6)
     first, last = scan_headers(log[0].data), scan_headers(log[5].data)
-    order.take(first, 0, 1)
+    order.take(memoryview(log[0].data), first, 0, 1)
     order.log_start_offset = 10
-    order.take(last, 0, 1)
+    order.take(memoryview(log[5].data), last, 0, 1)
     assert [one.kind for one in findings.found] == []
 
 

@@ -22,10 +22,12 @@ from pipeline.verify.replica_stream import End
 from pipeline.verify.report import RangeReport
 from springtide.wire.apis import ApiKey
 from springtide.wire.errors import ErrorCode
-from springtide.wire.fetch_response import AppliedRound, encode_fetch_response
+from springtide.wire.fetch_response import AbortedTransaction, AppliedRound, encode_fetch_response
 from springtide.wire.framing import FileChunk
+from springtide.wire.markers import Outcome, encode_marker
+from springtide.wire.records import NewRecord, encode_batch
 from tests.kit.pipeline.brokers import Body, Fields, Handler, Says, ScriptedBroker, in_turn, metadata_of
-from tests.kit.pipeline.verify_world import WHERE, Batch, Replica, batch, flipped, log_of
+from tests.kit.pipeline.verify_world import FIRST_MS, WHERE, Batch, Replica, batch, flipped, log_of
 
 LOG = log_of([3] * 40)
 END = LOG[-1].next_offset
@@ -65,13 +67,15 @@ def config(brokers: Mapping[int, ScriptedBroker]) -> ClientConfig:
     return ClientConfig(bootstrap=tuple(broker.address for broker in brokers.values()), **QUICK)
 
 
-def verify(brokers: Mapping[int, ScriptedBroker], *replicas: int, **task: Any) -> RangeReport:
+def verify(
+    brokers: Mapping[int, ScriptedBroker], *replicas: int, end_offset: int = END, **task: Any
+) -> RangeReport:
     options = ReadOptions(config(brokers), fetch_bytes=64 * 1024, patience_ms=400, wait_ms=20)
     asked = RangeTask(
         WHERE.topic,
         WHERE.partition,
         0,
-        END,
+        end_offset,
         replicas or tuple(brokers),
         replicas or tuple(brokers),
         takes_head=True,
@@ -111,6 +115,48 @@ def test_damage_is_found_through_sockets() -> None:
     del replicas[3].batches[20]
     with cluster({number: serving(one) for number, one in replicas.items()}) as brokers:
         assert kinds(verify(brokers)) == [(Flaw.CRC_MISMATCH, 2), (Flaw.BATCH_MISSING, 3)]
+
+
+def telling(replica: Replica, aborted: tuple[AbortedTransaction, ...]) -> Handler:
+    """Answers a reader of committed records with an index that says this."""
+    sound, told = serving(replica), aborted
+
+    def handle(message: Any) -> Body:
+        if not message.isolation_level:
+            return sound(message)  # type: ignore[return-value] # it answers with a body
+        answer = replica.fetch(message.topics[0].partitions[0].fetch_offset, 1)._replace(aborted=told)
+        chunks = encode_fetch_response(SPOKEN[ApiKey.FETCH], [answer])
+        return Body(b"".join(bytes(chunk) for chunk in chunks if not isinstance(chunk, FileChunk)))
+
+    return handle
+
+
+def test_an_index_that_lacks_an_aborted_transaction_is_found_on_that_replica() -> None:
+    records = encode_batch(
+        [NewRecord(None, b"v", FIRST_MS)],
+        base_offset=END,
+        leader_epoch=9,
+        producer_id=99,
+        producer_epoch=0,
+        base_sequence=0,
+        is_transactional=True,
+    )
+    marker = encode_marker(
+        Outcome.ABORT,
+        coordinator_epoch=1,
+        producer_id=99,
+        producer_epoch=0,
+        base_offset=END + 1,
+        leader_epoch=9,
+        timestamp_ms=FIRST_MS,
+    )
+    log = [*LOG, Batch(records, END, END + 1), Batch(marker, END + 1, END + 2)]
+    right = (AbortedTransaction(99, END),)
+    with cluster({1: telling(Replica(list(log)), right), 2: telling(Replica(list(log)), ())}) as brokers:
+        report = verify(brokers, end_offset=END + 2)
+    assert [(one.kind, one.broker_id, one.first_offset) for one in report.findings] == [
+        (Flaw.ABORTED_NOT_TOLD, 2, END)
+    ]
 
 
 def test_a_connection_that_is_lost_is_made_again() -> None:

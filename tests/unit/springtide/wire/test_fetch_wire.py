@@ -238,6 +238,18 @@ def answer_of(version: int) -> list[FetchedPartition]:
             current_leader=CurrentLeader(5, 6),
         ),
         FetchedPartition(first, 9, 0, 1, 1, 0, (b"t",)),
+        FetchedPartition(
+            first,
+            10,
+            0,
+            9,
+            8,
+            0,
+            (b"u",),
+            2,
+            aborted=(AbortedTransaction(2**40, 3), AbortedTransaction(5, 2**33)),
+        ),
+        FetchedPartition(first, 11, 0, 9, 8, 0, (), aborted=()),
     ]
 
 
@@ -263,7 +275,9 @@ def general_answer(
             "high_watermark": data.high_watermark,
             "last_stable_offset": data.last_stable_offset,
             "log_start_offset": data.log_start_offset,
-            "aborted_transactions": None,
+            "aborted_transactions": None
+            if data.aborted is None
+            else [each._asdict() for each in data.aborted],
             "preferred_read_replica": data.preferred_read_replica,
             "records": joined(data.records),
         }
@@ -297,7 +311,7 @@ def joined(chunks: Sequence[Chunk]) -> bytes:
 def test_an_answer_is_what_the_general_codec_writes(version: int) -> None:
     endpoints = [NodeEndpoint(5, "host", 9092, "rack")]
     partitions = answer_of(version)
-    for chosen, hints in [(partitions, endpoints), (partitions[:1], []), (partitions[1:2], []), ([], [])]:
+    for chosen, hints in [(partitions, endpoints), *(([one], []) for one in partitions), ([], [])]:
         chunks = encode_fetch_response(
             version, chosen, session_id=55, throttle_time_ms=8, node_endpoints=hints
         )
@@ -389,9 +403,11 @@ def answer_by_the_general_codec(message: Any) -> FetchResponse:
                 one.preferred_read_replica,
                 none_if_unset(EpochEnd, one.diverging_epoch),
                 none_if_unset(CurrentLeader, one.current_leader),
-                tuple(
+                None
+                if one.aborted_transactions is None
+                else tuple(
                     AbortedTransaction(each.producer_id, each.first_offset)
-                    for each in one.aborted_transactions or ()
+                    for each in one.aborted_transactions
                 ),
             )
             for topic in message.responses

@@ -23,6 +23,7 @@ from springtide.wire.fetch_request import (
     read_fetch_request,
 )
 from springtide.wire.fetch_response import (
+    AbortedTransaction,
     AppliedRound,
     Compacted,
     EpochEnd,
@@ -94,6 +95,7 @@ answered_partitions = st.builds(
     int32s,
     st.none() | st.builds(EpochEnd, int32s, int64s),
     st.none() | st.builds(CurrentLeader, int32s, int32s),
+    st.none() | st.lists(st.builds(AbortedTransaction, int64s, int64s), max_size=2).map(tuple),
     compacted=st.none() | st.builds(Compacted, int64s, int64s),
     applied_round=st.none() | st.builds(AppliedRound, int64s, int64s, int64s),
 )
@@ -245,14 +247,13 @@ def test_an_answer_is_the_general_one_and_its_records_stay_what_they_are(
         session_id=-number,
         topic_id=topic_id,
         partition=partition,
-        high_watermark=offset,
-        log_start_offset=~offset,
+        offsets=(offset, offset // 2, ~offset),
         records=records,
         records_bytes=sum(sizes),
     )
     body = encode_fetch_response(
         REPLICA_FETCH_VERSION,
-        [FetchedPartition(topic_id, partition, 0, offset, offset, ~offset, records)],
+        [FetchedPartition(topic_id, partition, 0, offset, offset // 2, ~offset, records)],
         session_id=-number,
     )
     assert joined(chunks) == joined(encode_response_frame(number, body, has_flexible_header=True))
@@ -296,8 +297,7 @@ def test_records_of_the_usual_answer_are_a_view_of_the_frame() -> None:
         session_id=2,
         topic_id=bytes(16),
         partition=3,
-        high_watermark=4,
-        log_start_offset=0,
+        offsets=(4, 4, 0),
         records=[b"r" * 200],
         records_bytes=200,
     )

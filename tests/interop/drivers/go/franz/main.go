@@ -74,10 +74,16 @@ func main() {
 			found, _ := told.Lookup(asked.Topic, 0)
 			return found.Offset, err
 		}),
-		"produce":      produce,
-		"fetch":        fetch,
-		"group_share":  answer.Share(takePart),
-		"group_static": answer.ReturnStatic(takePart),
+		"produce":              produce,
+		"fetch":                func(asked answer.Asked) (any, error) { return fetch(asked) },
+		"fetch_committed":      fetchCommitted,
+		"transact":             transact,
+		"copy":                 copyRecords,
+		"take_over":            takeOver,
+		"list_transactions":    byAdmin(listTransactions),
+		"describe_transaction": byAdmin(describeTransaction),
+		"group_share":          answer.Share(takePart),
+		"group_static":         answer.ReturnStatic(takePart),
 		"group_resume": func(asked answer.Asked) (any, error) {
 			if _, err := readAndCommit(asked, int(asked.Offset)); err != nil {
 				return nil, err
@@ -266,11 +272,15 @@ func produce(asked answer.Asked) (any, error) {
 	return nil, client.ProduceSync(ctx, records...).FirstErr()
 }
 
-func fetch(asked answer.Asked) (any, error) {
+func fetchCommitted(asked answer.Asked) (any, error) {
+	return fetch(asked, kgo.FetchIsolationLevel(kgo.ReadCommitted()))
+}
+
+func fetch(asked answer.Asked, options ...kgo.Opt) (any, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), answer.Within)
 	defer cancel()
 	from := map[string]map[int32]kgo.Offset{asked.Topic: {0: kgo.NewOffset().AtStart()}}
-	client, err := open(asked, kgo.ConsumePartitions(from))
+	client, err := open(asked, append(options, kgo.ConsumePartitions(from))...)
 	if err != nil {
 		return nil, err
 	}
@@ -286,6 +296,136 @@ func fetch(asked answer.Asked) (any, error) {
 		})
 	}
 	return found, nil
+}
+
+// transactional returns a client that has taken its transactional id over.
+func transactional(ctx context.Context, asked answer.Asked, options ...kgo.Opt) (*kgo.Client, error) {
+	options = append(options,
+		kgo.TransactionalID(asked.Group),
+		kgo.RecordPartitioner(kgo.ManualPartitioner()),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+	)
+	client, err := open(asked, options...)
+	if err != nil {
+		return nil, err
+	}
+	if _, _, err := client.ProducerID(ctx); err != nil {
+		client.Close()
+		return nil, err
+	}
+	return client, nil
+}
+
+func write(ctx context.Context, client *kgo.Client, asked answer.Asked, word string) error {
+	if err := client.BeginTransaction(); err != nil {
+		return err
+	}
+	records := make([]*kgo.Record, asked.Count)
+	for number := range records {
+		records[number] = &kgo.Record{
+			Topic: asked.Topic,
+			Key:   fmt.Appendf(nil, "k%d", number),
+			Value: fmt.Appendf(nil, "%s %d", word, number),
+		}
+	}
+	return client.ProduceSync(ctx, records...).FirstErr()
+}
+
+func transact(asked answer.Asked) (any, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), answer.Within)
+	defer cancel()
+	client, err := transactional(ctx, asked)
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	if err := write(ctx, client, asked, "lost"); err != nil {
+		return nil, err
+	}
+	if err := client.EndTransaction(ctx, kgo.TryAbort); err != nil {
+		return nil, err
+	}
+	if err := write(ctx, client, asked, "value"); err != nil {
+		return nil, err
+	}
+	return nil, client.EndTransaction(ctx, kgo.TryCommit)
+}
+
+func copyRecords(asked answer.Asked) (any, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), answer.Within)
+	defer cancel()
+	options := append(groupOptions(asked),
+		kgo.TransactionalID(asked.Group),
+		kgo.RecordPartitioner(kgo.ManualPartitioner()),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		kgo.SeedBrokers(asked.Servers()...),
+	)
+	session, err := kgo.NewGroupTransactSession(options...)
+	if err != nil {
+		return nil, err
+	}
+	defer session.Close()
+	for copied := 0; copied < asked.Count; {
+		fetches := session.PollFetches(ctx)
+		if err := fetches.Err(); err != nil {
+			return nil, err
+		}
+		if err := session.Begin(); err != nil {
+			return nil, err
+		}
+		for _, record := range fetches.Records() {
+			of := &kgo.Record{Topic: asked.Topic, Partition: 1, Key: record.Key, Value: record.Value}
+			if record.Partition == 0 {
+				session.Produce(ctx, of, nil)
+				copied++
+			}
+		}
+		if committed, err := session.End(ctx, kgo.TryCommit); err != nil || !committed {
+			return nil, errors.Join(err, fmt.Errorf("committed: %t", committed))
+		}
+	}
+	return nil, nil
+}
+
+func takeOver(asked answer.Asked) (any, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), answer.Within)
+	defer cancel()
+	first, err := transactional(ctx, asked)
+	if err != nil {
+		return nil, err
+	}
+	defer first.Close()
+	if err := write(ctx, first, asked, "lost"); err != nil {
+		return nil, err
+	}
+	second, err := transactional(ctx, asked)
+	if err != nil {
+		return nil, err
+	}
+	defer second.Close()
+	if err := write(ctx, second, asked, "value"); err != nil {
+		return nil, err
+	}
+	if err := second.EndTransaction(ctx, kgo.TryCommit); err != nil {
+		return nil, err
+	}
+	return first.EndTransaction(ctx, kgo.TryCommit) != nil, nil
+}
+
+func listTransactions(ctx context.Context, admin *kadm.Client, _ answer.Asked) (any, error) {
+	told, err := admin.ListTransactions(ctx, nil, nil)
+	return told.TransactionalIDs(), err
+}
+
+func describeTransaction(ctx context.Context, admin *kadm.Client, asked answer.Asked) (any, error) {
+	told, err := admin.DescribeTransactions(ctx, asked.Group)
+	if err != nil {
+		return nil, err
+	}
+	one, err := told.On(asked.Group, nil)
+	partitions := []int32{}
+	one.Topics.Each(func(_ string, partition int32) { partitions = append(partitions, partition) })
+	return map[string]any{"state": one.State, "partitions": partitions}, errors.Join(err, one.Err)
 }
 
 func deleteGroupOffsets(ctx context.Context, admin *kadm.Client, asked answer.Asked) (any, error) {

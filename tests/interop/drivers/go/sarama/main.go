@@ -64,11 +64,15 @@ func main() {
 		"delete_records": byAdmin(func(admin sarama.ClusterAdmin, asked answer.Asked) (any, error) {
 			return nil, admin.DeleteRecords(asked.Topic, map[int32]int64{0: asked.Offset})
 		}),
-		"produce":        produce,
-		"fetch":          fetch,
-		"offset_by_time": offsetByTime,
-		"group_share":    answer.Share(takePart),
-		"group_static":   answer.ReturnStatic(takePart),
+		"produce":         produce,
+		"fetch":           func(asked answer.Asked) (any, error) { return fetch(asked) },
+		"fetch_committed": fetchCommitted,
+		"transact":        transact,
+		"copy":            copyRecords,
+		"take_over":       takeOver,
+		"offset_by_time":  offsetByTime,
+		"group_share":     answer.Share(takePart),
+		"group_static":    answer.ReturnStatic(takePart),
 		"group_resume": func(asked answer.Asked) (any, error) {
 			if _, err := readAndCommit(asked, int(asked.Offset)); err != nil {
 				return nil, err
@@ -286,10 +290,13 @@ func produce(asked answer.Asked) (any, error) {
 	return nil, err
 }
 
-func fetch(asked answer.Asked) (any, error) {
+func fetch(asked answer.Asked, changes ...func(*sarama.Config)) (any, error) {
 	config, err := settings(asked)
 	if err != nil {
 		return nil, err
+	}
+	for _, change := range changes {
+		change(config)
 	}
 	config.Consumer.Return.Errors = true
 	consumer, err := sarama.NewConsumer(asked.Servers(), config)
@@ -315,6 +322,110 @@ func fetch(asked answer.Asked) (any, error) {
 		}
 	}
 	return found, nil
+}
+
+func transactional(asked answer.Asked) (sarama.SyncProducer, error) {
+	config, err := settings(asked)
+	if err != nil {
+		return nil, err
+	}
+	config.Producer.RequiredAcks = sarama.WaitForAll
+	config.Producer.Return.Successes = true
+	config.Producer.Idempotent = true
+	config.Producer.Transaction.ID = asked.Group
+	config.Producer.Partitioner = sarama.NewManualPartitioner
+	config.Net.MaxOpenRequests = 1
+	return sarama.NewSyncProducer(asked.Servers(), config)
+}
+
+func write(producer sarama.SyncProducer, asked answer.Asked, word string) error {
+	if err := producer.BeginTxn(); err != nil {
+		return err
+	}
+	messages := make([]*sarama.ProducerMessage, asked.Count)
+	for number := range messages {
+		messages[number] = &sarama.ProducerMessage{
+			Topic: asked.Topic,
+			Key:   sarama.StringEncoder(fmt.Sprintf("k%d", number)),
+			Value: sarama.StringEncoder(fmt.Sprintf("%s %d", word, number)),
+		}
+	}
+	return producer.SendMessages(messages)
+}
+
+func transact(asked answer.Asked) (any, error) {
+	producer, err := transactional(asked)
+	if err != nil {
+		return nil, err
+	}
+	defer producer.Close()
+	if err := write(producer, asked, "lost"); err != nil {
+		return nil, err
+	}
+	if err := producer.AbortTxn(); err != nil {
+		return nil, err
+	}
+	if err := write(producer, asked, "value"); err != nil {
+		return nil, err
+	}
+	return nil, producer.CommitTxn()
+}
+
+func copyRecords(asked answer.Asked) (any, error) {
+	producer, err := transactional(asked)
+	if err != nil {
+		return nil, err
+	}
+	defer producer.Close()
+	if err := producer.BeginTxn(); err != nil {
+		return nil, err
+	}
+	found, err := fetch(asked)
+	if err != nil {
+		return nil, err
+	}
+	for _, one := range found.([][2]string) {
+		message := &sarama.ProducerMessage{
+			Topic: asked.Topic, Partition: 1,
+			Key: sarama.StringEncoder(one[0]), Value: sarama.StringEncoder(one[1]),
+		}
+		if _, _, err := producer.SendMessage(message); err != nil {
+			return nil, err
+		}
+	}
+	offset := []*sarama.PartitionOffsetMetadata{{Partition: 0, Offset: int64(asked.Count)}}
+	offsets := map[string][]*sarama.PartitionOffsetMetadata{asked.Topic: offset}
+	if err := producer.AddOffsetsToTxn(offsets, asked.Group); err != nil {
+		return nil, err
+	}
+	return nil, producer.CommitTxn()
+}
+
+func takeOver(asked answer.Asked) (any, error) {
+	first, err := transactional(asked)
+	if err != nil {
+		return nil, err
+	}
+	defer first.Close()
+	if err := write(first, asked, "lost"); err != nil {
+		return nil, err
+	}
+	second, err := transactional(asked)
+	if err != nil {
+		return nil, err
+	}
+	defer second.Close()
+	if err := write(second, asked, "value"); err != nil {
+		return nil, err
+	}
+	if err := second.CommitTxn(); err != nil {
+		return nil, err
+	}
+	return first.CommitTxn() != nil, nil
+}
+
+func fetchCommitted(asked answer.Asked) (any, error) {
+	return fetch(asked, func(config *sarama.Config) { config.Consumer.IsolationLevel = sarama.ReadCommitted })
 }
 
 func offsetByTime(asked answer.Asked) (any, error) {

@@ -97,6 +97,7 @@ class Desk:
 
 def silence(until_ms: int, **fields: object) -> Silence:
     empty = {"code": None, "topic": None, "partition": None, "broker_id": None, "group_id": None}
+    empty["transactional_id"] = None
     found = {"id": "sil_1", "cluster": "prod", "reason": "r", "actor": "a", "created_at_ms": 0}
     return msgspec.convert(found | empty | fields | {"until_ms": until_ms}, Silence)
 

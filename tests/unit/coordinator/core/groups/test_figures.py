@@ -9,7 +9,9 @@ from tests.kit.coordinator.group_desk import GroupDesk
 
 
 def seen(desk: GroupDesk) -> list[GroupFigures]:
-    return sorted(figures_of(desk.machine.registry, desk.now_ms), key=lambda group: group.group_id)
+    return sorted(
+        figures_of(desk.machine.registry, desk.now_ms, desk.wall_ms), key=lambda group: group.group_id
+    )
 
 
 def offsets(group: GroupFigures) -> dict[Place, int]:
@@ -69,3 +71,16 @@ def test_a_group_has_settled_once_it_is_stable_for_a_minute_on_end() -> None:
     assert unsettled_ms() == 7_000, "since it began to be restless again"
     desk.leave(Leaver("a"))
     assert unsettled_ms() is None, "nobody waits for an empty group"
+
+
+def test_a_group_is_told_of_by_its_oldest_pending_offset() -> None:
+    desk = GroupDesk()
+    desk.commit_pending((1, 0), group_id="g")
+    desk.wait(60_000)
+    desk.commit_pending((2, 0), group_id="g")
+    desk.wait(1_000)
+    (group,) = seen(desk)
+    assert (group.group_id, group.members, group.offsets, group.pending_ms) == ("g", 0, {}, 61_000)
+    desk.end((1, 0))
+    desk.end((2, 0))
+    assert seen(desk)[0].pending_ms is None

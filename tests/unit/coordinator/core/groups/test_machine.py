@@ -9,6 +9,7 @@ from coordinator.core.groups.machine import GroupMachine
 from coordinator.core.groups.options import GroupOptions
 from coordinator.core.groups.requests import Leaver
 from coordinator.core.machine import ShardRecord
+from springtide.levels import NEWEST, RELEASES
 from springtide.wire.errors import ErrorCode
 from tests.kit.coordinator.group_desk import SESSION_MS, GroupDesk
 
@@ -84,7 +85,7 @@ def test_legacy_offsets_are_skipped_and_garbage_is_not() -> None:
 
 def test_a_version_of_a_later_release_is_told_with_its_group_and_both_releases() -> None:
     machine = GroupMachine(GroupOptions())
-    text = "group 'g': version 9 is of a later release; this one, 0.2, reads up to version 4"
+    text = f"group 'g': version 9 is of a later release; this one, {RELEASES[NEWEST]}, reads up to version 4"
     for key in (b"\x00\x02\x00\x01g", b"\x00\x01\x00\x01g\x00\x01t\x00\x00\x00\x00"):
         with pytest.raises(NewerGroupRecord, match=text):
             machine.apply(ShardRecord(key, b"\x00\x09" + bytes(40)), 5)
@@ -95,5 +96,7 @@ def test_a_type_of_a_later_release_is_not_skipped_but_its_tombstone_is(key_type:
     machine = GroupMachine(GroupOptions())
     key = key_type.to_bytes(2) + b"anything"
     machine.apply(ShardRecord(key, None), 6)
-    with pytest.raises(NewerGroupRecord, match=f"at offset 7 is of type {key_type}, .*0.2, does not know"):
+    with pytest.raises(
+        NewerGroupRecord, match=f"at offset 7 is of type {key_type}, .*{RELEASES[NEWEST]}, does not know"
+    ):
         machine.apply(ShardRecord(key, b"\x00\x00"), 7)

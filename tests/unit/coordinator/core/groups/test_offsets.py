@@ -18,7 +18,8 @@ from coordinator.core.groups.requests import (
 )
 from springtide.contract.epochs import LeaderEpoch
 from springtide.wire.errors import ErrorCode
-from tests.kit.coordinator.group_desk import WALL_MS, GroupDesk
+from tests.kit.coordinator.group_desk import GroupDesk
+from tests.kit.coordinator.machine_desk import WALL_MS
 
 T0, T1, U0 = OffsetPlace("t", 0), OffsetPlace("t", 1), OffsetPlace("u", 0)
 

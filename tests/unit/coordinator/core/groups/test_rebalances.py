@@ -12,10 +12,10 @@ from tests.kit.coordinator.group_desk import (
     RANGE,
     REBALANCE_MS,
     SESSION_MS,
-    WALL_MS,
     GroupDesk,
     subscription,
 )
+from tests.kit.coordinator.machine_desk import WALL_MS
 
 
 @pytest.fixture

@@ -13,7 +13,8 @@ from coordinator.core.groups.requests import (
     MemberHeartbeatReply,
 )
 from springtide.wire.errors import ErrorCode
-from tests.kit.coordinator.group_desk import SESSION_MS, WALL_MS, GroupDesk
+from tests.kit.coordinator.group_desk import SESSION_MS, GroupDesk
+from tests.kit.coordinator.machine_desk import WALL_MS
 
 
 @pytest.fixture

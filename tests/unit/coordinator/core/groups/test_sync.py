@@ -7,7 +7,8 @@ import pytest
 from coordinator.core.group_records import GroupKey, decode_group, decode_key
 from coordinator.core.groups.requests import JoinProtocol, SyncGroupReply
 from springtide.wire.errors import ErrorCode
-from tests.kit.coordinator.group_desk import REBALANCE_MS, SESSION_MS, WALL_MS, GroupDesk, subscription
+from tests.kit.coordinator.group_desk import REBALANCE_MS, SESSION_MS, GroupDesk, subscription
+from tests.kit.coordinator.machine_desk import WALL_MS
 
 
 @pytest.fixture

@@ -48,6 +48,17 @@ def test_a_leader_decides_no_round_that_could_not_be_committed_or_that_nobody_wa
     assert decide(leading(), DIRT._replace(clean_bytes=400)) == NO_EFFECTS
 
 
+def test_a_leader_decides_no_round_beyond_the_last_stable_offset() -> None:
+    bench = leading()
+    bench.begin(7)
+    bench.commit_all()
+    assert decide(bench, DIRT._replace(end_offset=5)) == NO_EFFECTS, "the transaction may be aborted"
+    bench.end(7)
+    assert decide(bench, DIRT._replace(end_offset=5)) == NO_EFFECTS, "its marker is not committed"
+    bench.commit_all()
+    assert decide(bench, DIRT._replace(end_offset=5)) == (DATA_APPENDED,)
+
+
 def test_a_tombstone_waits_for_the_replicas_that_fetch_and_not_for_one_that_is_silent() -> None:
     lag_ms_max = ReplicaOptions().lag_ms_max
     for silent_ms, floor in ((0, 2), (lag_ms_max, 2), (lag_ms_max + 1, 3)):

@@ -12,9 +12,10 @@ from springtide.contract.epochs import BrokerEpoch, LeaderEpoch, PartitionEpoch
 from springtide.contract.partition_state import NO_COORDINATOR, PartitionState, Shard, TopicState, WriterId
 from springtide.contract.session import ListenerAddress
 from springtide.contract.updates import BrokerEndpoint, UpdateBatch
+from springtide.levels import TRANSACTIONS, UNTOLD, Level
 from springtide.node.cluster_view import ClusterView
 from springtide.node.handlers import describe_cluster, find_coordinator, metadata
-from springtide.node.sharding import GROUPS_TOPIC, HASHED_CHARS_MAX
+from springtide.node.sharding import GROUPS_TOPIC, HASHED_CHARS_MAX, TRANSACTIONS_TOPIC, shard_of
 from springtide.wire.apis import APIS, ApiKey
 from springtide.wire.errors import ErrorCode
 from tests.kit.springtide.asking import answer_of
@@ -23,14 +24,30 @@ KEY = ApiKey.FIND_COORDINATOR
 GROUP, SHARD = "g", 3
 TOPIC = TopicState(topic_id="C" * 22, topic=GROUPS_TOPIC, partitions=50, replication_factor=1)
 COORDINATOR = BrokerEndpoint(broker_id=1001, broker_epoch=BrokerEpoch(8), host="coord", port=9192, rack="r")
+TRANSACTION = "payments"
+OF_TRANSACTIONS = TopicState(topic_id="T" * 22, topic=TRANSACTIONS_TOPIC, partitions=50, replication_factor=1)
+BEFORE = Level(TRANSACTIONS.since - 1)
 DEAD = BrokerEndpoint(broker_id=1001, broker_epoch=BrokerEpoch(8), host="coord", port=9192, active=False)
 
 
-def shard(owner: int) -> PartitionState:
+STOPS = {2: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
+"""By version; librdkafka's is 2."""
+
+
+class Nothing:
+    """The rights of a client without any."""
+
+    principal = "User:alice"
+
+    def may(self, *_: object, **__: object) -> bool:
+        return False
+
+
+def shard(owner: int, topic: TopicState = TOPIC, number: int = SHARD) -> PartitionState:
     return PartitionState(
-        topic_id=TOPIC.topic_id,
-        topic=GROUPS_TOPIC,
-        partition=SHARD,
+        topic_id=topic.topic_id,
+        topic=topic.topic,
+        partition=number,
         replicas=(1,),
         leader=1,
         leader_epoch=LeaderEpoch(0),
@@ -53,7 +70,14 @@ def serving_view() -> ClusterView:
 
 
 def ask(
-    view: ClusterView, version: int, key: str, key_type: int = 0, *, is_view_complete: bool = True
+    view: ClusterView,
+    version: int,
+    key: str,
+    key_type: int = 0,
+    *,
+    is_view_complete: bool = True,
+    level: Level = TRANSACTIONS.since,
+    rights: Any = None,
 ) -> Any:
     asked = {"key": key, "key_type": key_type} if version < 4 else {"coordinator_keys": [key]}
     answer = answer_of(
@@ -61,7 +85,12 @@ def ask(
         KEY,
         version,
         {"key_type": key_type} | asked,
-        context=SimpleNamespace(view=view, is_view_complete=lambda: is_view_complete),
+        context=SimpleNamespace(
+            view=view,
+            is_view_complete=lambda: is_view_complete,
+            level=lambda: level if is_view_complete else UNTOLD,
+        ),
+        rights=rights,
     )
     if version < 4:
         return answer
@@ -81,7 +110,7 @@ def test_a_group_is_served_by_the_owner_of_its_shard(version: int) -> None:
     [
         ({"topics": (TOPIC,)}, find_coordinator.NOT_ADMITTED),
         ({"coordinators": (DEAD,)}, find_coordinator.NOT_ALIVE),
-        ({"coordinators": (COORDINATOR,)}, find_coordinator.NOT_CREATED),
+        ({"coordinators": (COORDINATOR,)}, find_coordinator.NOT_CREATED.format(GROUPS_TOPIC)),
         ({"coordinators": (COORDINATOR,), "topics": (TOPIC,)}, find_coordinator.NOT_OWNED),
         (
             {"coordinators": (COORDINATOR,), "topics": (TOPIC,), "partitions": (shard(NO_COORDINATOR),)},
@@ -106,12 +135,62 @@ def test_a_process_that_does_not_know_the_cluster_yet_lets_clients_of_groups_wai
     assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-@pytest.mark.parametrize("version", range(1, APIS[KEY].version_max + 1))
-def test_transactions_are_refused_by_the_code_on_which_each_client_stops(version: int) -> None:
-    found = ask(serving_view(), version, GROUP, 1)
-    librdkafkas = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    assert found.error_code == (librdkafkas if version == 2 else ErrorCode.UNSUPPORTED_VERSION)
+# --- transactional ids ---
+
+OF_EACH_TYPE = pytest.mark.parametrize("version", range(1, APIS[KEY].version_max + 1))
+
+
+@OF_EACH_TYPE
+def test_a_transactional_id_is_served_by_the_owner_of_its_shard(version: int) -> None:
+    state = shard(1001, OF_TRANSACTIONS, shard_of(TRANSACTION, 50))
+    view = cluster_view(coordinators=(COORDINATOR,), topics=(TOPIC, OF_TRANSACTIONS), partitions=(state,))
+    found = ask(view, version, TRANSACTION, 1)
+    assert (found.error_code, found.node_id, found.host, found.port) == (ErrorCode.NONE, 1001, "coord", 9192)
+
+
+@pytest.mark.parametrize(
+    ("told", "reason"),
+    [
+        ({"topics": (TOPIC,)}, find_coordinator.NOT_ADMITTED),
+        ({"coordinators": (DEAD,)}, find_coordinator.NOT_ALIVE),
+        (
+            {"coordinators": (COORDINATOR,), "topics": (TOPIC,), "partitions": (shard(1001),)},
+            find_coordinator.NOT_CREATED.format(TRANSACTIONS_TOPIC),
+        ),
+        ({"coordinators": (COORDINATOR,), "topics": (OF_TRANSACTIONS,)}, find_coordinator.NOT_OWNED),
+    ],
+)
+def test_where_nobody_serves_a_transactional_id_its_producer_waits(told: dict[str, Any], reason: str) -> None:
+    found = ask(cluster_view(**told), 4, TRANSACTION, 1)
+    assert (found.error_code, found.node_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
+    assert found.error_message == reason
+
+
+@OF_EACH_TYPE
+def test_below_their_level_transactions_are_refused_by_the_code_on_which_each_client_stops(
+    version: int,
+) -> None:
+    found = ask(serving_view(), version, TRANSACTION, 1, level=BEFORE, rights=Nothing())
+    assert found.error_code == STOPS.get(version, ErrorCode.UNSUPPORTED_VERSION)
     assert found.error_message == find_coordinator.NO_TRANSACTIONS
+
+
+@OF_EACH_TYPE
+def test_where_there_never_was_a_coordinator_transactions_are_refused_so_too(version: int) -> None:
+    found = ask(cluster_view(), version, TRANSACTION, 1)
+    assert found.error_code == STOPS.get(version, ErrorCode.UNSUPPORTED_VERSION)
+    assert found.error_message == find_coordinator.NOT_ADMITTED
+
+
+def test_a_process_that_does_not_know_the_level_yet_lets_producers_wait() -> None:
+    found = ask(cluster_view(), 4, TRANSACTION, 1, is_view_complete=False)
+    assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def test_who_may_not_describe_a_transactional_id_is_not_told_who_serves_it() -> None:
+    found = ask(serving_view(), 4, TRANSACTION, 1, rights=Nothing())
+    assert found.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert found.error_message == find_coordinator.DENIED_TRANSACTION
 
 
 def test_keys_of_no_known_type_have_no_coordinator() -> None:

@@ -34,7 +34,7 @@ from springtide.contract.administration import AdminOutcome, AdminResponse, Crea
 from springtide.contract.epochs import BrokerEpoch, LeaderEpoch
 from springtide.contract.partition_state import Shard, WriterId
 from springtide.contract.updates import BrokerEndpoint, UpdateBatch
-from springtide.levels import Level
+from springtide.levels import TRANSACTIONS
 from springtide.node.authorization import Authorizer, ClientRights
 from springtide.node.first_use import FirstUses
 from springtide.node.handlers.context import Request
@@ -52,6 +52,7 @@ from tests.kit.springtide.asking import answers_of, error_codes
 
 NO_TOPIC = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 NO_GROUP = ErrorCode.GROUP_AUTHORIZATION_FAILED
+NO_TRANSACTIONAL_ID = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 NO_CLUSTER = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 CLUSTER = "CLUSTER kafka-cluster"
 
@@ -70,16 +71,20 @@ ABSENT = Names("absent", UUID(int=8), "absent")
 
 class Case(NamedTuple):
     """rights: each that is needed, and the error where it is missing. named_until: the last version that
-    names topics; later ones have their ids. error_since: the first version with a place for the error."""
+    names topics; later ones have their ids. error_since: the first version with a place for the error.
+    since, until: the versions with these rights."""
 
     key: ApiKey
     rights: Mapping[str, ErrorCode]
     fields: Callable[[Names], dict[str, Any]]
     named_until: int = 99
     error_since: int = 0
+    since: int = 0
+    until: int = 99
 
     def versions(self) -> range:
-        return range(APIS[self.key].served_since, APIS[self.key].version_max + 1)
+        api = APIS[self.key]
+        return range(max(api.served_since, self.since), min(api.version_max, self.until) + 1)
 
 
 def topics(names: Names, **partition: Any) -> list[dict[str, Any]]:
@@ -116,6 +121,7 @@ BINDING: dict[str, Any] = {
     "operation": 3,
     "permission_type": 3,
 }
+OF_PRODUCER: dict[str, Any] = {"transactional_id": "t", "producer_id": 7, "producer_epoch": 0}
 QUOTAS = [{"key": "producer_byte_rate", "value": 1.0, "remove": False}]
 CASES = (
     Case(
@@ -123,6 +129,57 @@ CASES = (
         {"WRITE TOPIC orders": NO_TOPIC},
         lambda names: {"acks": 1, "topic_data": topics(names, records=b"x" * 80)},
         named_until=12,
+    ),
+    Case(
+        ApiKey.PRODUCE,
+        {"WRITE TRANSACTIONAL_ID t": NO_TRANSACTIONAL_ID, "WRITE TOPIC orders": NO_TOPIC},
+        lambda names: {"transactional_id": "t", "acks": -1, "topic_data": topics(names, records=b"x" * 80)},
+        named_until=12,
+    ),
+    Case(
+        ApiKey.ADD_PARTITIONS_TO_TXN,
+        {"WRITE TRANSACTIONAL_ID t": NO_TRANSACTIONAL_ID, "WRITE TOPIC orders": NO_TOPIC},
+        lambda names: {
+            "v3_and_below_transactional_id": "t",
+            "v3_and_below_producer_id": 7,
+            "v3_and_below_topics": numbers(names),
+        },
+        until=3,
+    ),
+    Case(
+        ApiKey.ADD_PARTITIONS_TO_TXN,
+        {f"CLUSTER_ACTION {CLUSTER}": NO_CLUSTER},
+        lambda names: {"transactions": [{**OF_PRODUCER, "topics": numbers(names)}]},
+        since=4,
+    ),
+    Case(
+        ApiKey.ADD_OFFSETS_TO_TXN,
+        {"WRITE TRANSACTIONAL_ID t": NO_TRANSACTIONAL_ID, "READ GROUP g": NO_GROUP},
+        lambda names: {**OF_PRODUCER, "group_id": names.group},
+    ),
+    Case(
+        ApiKey.TXN_OFFSET_COMMIT,
+        {
+            "WRITE TRANSACTIONAL_ID t": NO_TRANSACTIONAL_ID,
+            "READ GROUP g": NO_GROUP,
+            "READ TOPIC orders": NO_TOPIC,
+        },
+        lambda names: {
+            **OF_PRODUCER,
+            "group_id": names.group,
+            "topics": topics(names, committed_offset=5, committed_metadata=""),
+        },
+    ),
+    Case(ApiKey.END_TXN, {"WRITE TRANSACTIONAL_ID t": NO_TRANSACTIONAL_ID}, lambda _: OF_PRODUCER),
+    Case(
+        ApiKey.DESCRIBE_TRANSACTIONS,
+        {"DESCRIBE TRANSACTIONAL_ID t": NO_TRANSACTIONAL_ID},
+        lambda _: {"transactional_ids": ["t"]},
+    ),
+    Case(
+        ApiKey.WRITE_TXN_MARKERS,
+        {f"CLUSTER_ACTION {CLUSTER}": NO_CLUSTER},
+        lambda names: {"markers": [{"producer_id": 7, "producer_epoch": 0, "topics": numbers(names)}]},
     ),
     Case(
         ApiKey.FETCH,
@@ -300,19 +357,18 @@ CASES = (
         lambda names: {"topics": [{"name": names.topic}], "response_partition_limit": 9},
     ),
 )
-#: ListGroups and DescribeCluster leave out what the client may not see. The others need no right: they come
-#: before a client is known, or are refused to each.
-WITHOUT_ERROR = {ApiKey.LIST_GROUPS, ApiKey.DESCRIBE_CLUSTER}
+#: ListGroups, ListTransactions and DescribeCluster leave out what the client may not see. The others need no
+#: right: they come before a client is known, or are refused to each.
+WITHOUT_ERROR = {ApiKey.LIST_GROUPS, ApiKey.LIST_TRANSACTIONS, ApiKey.DESCRIBE_CLUSTER}
 FREE = {
     ApiKey.API_VERSIONS,
     ApiKey.SASL_HANDSHAKE,
     ApiKey.SASL_AUTHENTICATE,
     ApiKey.CONSUMER_GROUP_HEARTBEAT,
 }
-OF_GROUPS = {
-    key
-    for key, handle in OF_COORDINATOR.items()
-    if OF_BROKER[key].__module__.endswith(("group_refusals", "handlers.groups"))
+ASKED_OF_COORDINATORS = ("group_refusals", "handlers.groups", "transaction_refusals", "handlers.transactions")
+OF_COORDINATORS = {
+    key for key, handle in OF_COORDINATOR.items() if OF_BROKER[key].__module__.endswith(ASKED_OF_COORDINATORS)
 }
 ROWS = [(case, version) for case in CASES for version in case.versions()]
 LACKS = [(case, version, right) for case, version in ROWS for right in case.rights]
@@ -376,7 +432,7 @@ class World:
             producer_ids=SimpleNamespace(take=reach),
             divergent_logs=SimpleNamespace(list=reach, topic_of=lambda _: None),
             wall_ms=lambda: 0,
-            level=lambda: Level(1),
+            level=lambda: TRANSACTIONS.since,
         )
         self.context.fetches = Fetches(
             sessions=FetchSessions(iter(range(1, 100))),
@@ -414,9 +470,9 @@ class World:
 
     def start(self, key: ApiKey, version: int, fields: dict[str, Any], rights: ClientRights) -> list[Any]:
         """Send a request; return a list that gets its answer. Raise Reached if a broker carries it out."""
-        of_groups = key in OF_GROUPS
-        handle: Callable[[Any, Request], None] = OF_COORDINATOR[key] if of_groups else OF_BROKER[key]
-        context = self.coordinator.context if of_groups else self.context
+        of_coordinators = key in OF_COORDINATORS
+        handle: Callable[[Any, Request], None] = OF_COORDINATOR[key] if of_coordinators else OF_BROKER[key]
+        context = self.coordinator.context if of_coordinators else self.context
         client_id = f"{OUR_PREFIX}broker-1" if key is ApiKey.LIST_GROUPS else "client"
         return answers_of(handle, key, version, fields, context=context, client_id=client_id, rights=rights)
 
@@ -464,7 +520,7 @@ def test_a_request_without_a_right_does_nothing(world: World, case: Case, versio
 
 @pytest.mark.parametrize(("case", "version"), NEWEST + NAMED, ids=describe)
 def test_a_request_with_all_rights_is_not_refused(world: World, case: Case, version: int) -> None:
-    refused = {NO_TOPIC, NO_GROUP, NO_CLUSTER}
+    refused = {NO_TOPIC, NO_GROUP, NO_CLUSTER, NO_TRANSACTIONAL_ID}
     with suppress(Reached):
         answers = world.start(case.key, version, case.fields(KNOWN), world.rights(*case.rights))
         assert not any(error_codes(answer) & refused for answer in answers)

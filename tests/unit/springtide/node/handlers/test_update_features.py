@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from springtide.levels import Level
+from springtide.levels import NEWEST, Level
 from springtide.node.handlers import api_versions, update_features
 from springtide.wire.apis import APIS, ApiKey
 from springtide.wire.errors import ErrorCode
@@ -18,7 +18,7 @@ VERSIONS = range(APIS[KEY].version_max + 1)
 FINALIZE = "springtide upgrade finalize"
 
 
-def update(version: int, *updates: tuple[str, int], level: int = 0, is_complete: bool = True) -> Any:
+def update(version: int, *updates: tuple[str, int], level: int = NEWEST - 1, is_complete: bool = True) -> Any:
     asked = {"feature_updates": [{"feature": name, "max_version_level": to} for name, to in updates]}
     context = SimpleNamespace(level=lambda: Level(level), is_view_complete=lambda: is_complete)
     return answer_of(update_features.handle, KEY, version, asked, context=context)
@@ -26,7 +26,7 @@ def update(version: int, *updates: tuple[str, int], level: int = 0, is_complete:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_an_upgrade_is_not_finalized_by_a_kafka_client_which_is_told_by_what(version: int) -> None:
-    answer = update(version, ("springtide.level", 1))
+    answer = update(version, ("springtide.level", NEWEST))
     if version >= 2:
         assert answer.error_code == ErrorCode.FEATURE_UPDATE_FAILED
         assert FINALIZE in answer.error_message
@@ -39,7 +39,9 @@ def test_an_upgrade_is_not_finalized_by_a_kafka_client_which_is_told_by_what(ver
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_each_feature_has_its_outcome_or_the_request_the_first_refusal(version: int) -> None:
-    answer = update(version, ("springtide.level", 1), ("group.version", 1), ("kraft.version", 1), level=1)
+    answer = update(
+        version, ("springtide.level", NEWEST), ("group.version", 1), ("kraft.version", 1), level=NEWEST
+    )
     invalid = ErrorCode.INVALID_UPDATE_VERSION
     if version >= 2:
         assert (answer.error_code, answer.error_message[:13]) == (invalid, "group.version")
@@ -50,7 +52,7 @@ def test_each_feature_has_its_outcome_or_the_request_the_first_refusal(version: 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_process_that_knows_no_level_yet_says_so(version: int) -> None:
-    answer = update(version, ("springtide.level", 1), is_complete=False)
+    answer = update(version, ("springtide.level", NEWEST), is_complete=False)
     assert answer.error_code == ErrorCode.NOT_CONTROLLER
 
 
@@ -60,21 +62,21 @@ def told(version: int, level: int) -> Any:
     return answer_of(api_versions.handle, ApiKey.API_VERSIONS, version, asked, context=context)
 
 
-@pytest.mark.parametrize("level", [0, 1])
+@pytest.mark.parametrize("level", [NEWEST - 1, NEWEST])
 def test_clients_are_told_the_level_in_the_versions_that_have_features(level: int) -> None:
     answer = told(4, level)
     supported = [(one.name, one.min_version, one.max_version) for one in answer.supported_features]
     finalized = [(one.name, one.max_version_level) for one in answer.finalized_features]
-    assert supported == [("springtide.level", 0, 1)]
-    assert finalized == ([("springtide.level", 1)] if level else [])
+    assert supported == [("springtide.level", NEWEST - 1, NEWEST), ("transaction.version", 0, 2)]
+    assert finalized == [("springtide.level", level), ("transaction.version", 2)][: 1 + (level == NEWEST)]
     assert answer.finalized_features_epoch == level
 
 
 def test_clients_of_version_3_are_told_no_feature_that_begins_at_0() -> None:
     """KAFKA-17011: they would refuse the whole answer."""
-    answer = told(3, 1)
-    assert answer.supported_features == ()
-    assert [one.name for one in answer.finalized_features] == ["springtide.level"]
+    answer = told(3, NEWEST)
+    assert [one.name for one in answer.supported_features] == ["springtide.level"]
+    assert [one.name for one in answer.finalized_features] == ["springtide.level", "transaction.version"]
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])

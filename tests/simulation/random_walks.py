@@ -1,4 +1,4 @@
-"""Seeds of the random walk of a group's clients (tests/kit/coordinator/group_walk.py), for teeth.py."""
+"""Seeds of the random walks of the groups' machine (tests/kit/coordinator), for teeth.py."""
 
 from __future__ import annotations
 
@@ -6,23 +6,25 @@ import traceback
 
 import hypothesis
 from hypothesis import HealthCheck, Phase, Verbosity, settings
-from hypothesis.stateful import run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
 from tests.kit.coordinator.group_walk import GroupWalk
+from tests.kit.coordinator.pending_walk import PendingWalk
 
-WALKS = 20
+WALKS: dict[str, type[RuleBasedStateMachine]] = {"groups": GroupWalk, "pending offsets": PendingWalk}
+TIMES = 20
 STEPS = 40
 
 
-def walk_failure(seed: int) -> tuple[str, str] | None:
-    """Walk WALKS times. Return (rule, what failed), or None: "walk", where what must hold does not; else
+def walk_failure(name: str, seed: int) -> tuple[str, str] | None:
+    """Walk TIMES times. Return (rule, what failed), or None: "walk", where what must hold does not; else
     the crash, as the simulation writes one."""
-    walk = hypothesis.seed(seed)(type("SeededWalk", (GroupWalk,), {}))
+    walk = hypothesis.seed(seed)(type("SeededWalk", (WALKS[name],), {}))
     try:
         run_state_machine_as_test(
             walk,
             settings=settings(
-                max_examples=WALKS,
+                max_examples=TIMES,
                 stateful_step_count=STEPS,
                 phases=[Phase.generate],
                 database=None,

@@ -1,0 +1,54 @@
+"""Metrics of shards: each topic's own, under Kafka's names and by label."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+from coordinator.core.shard import ShardPhase
+from coordinator.shell.shard_host import ShardCounters
+from coordinator.shell.shard_metrics import collect_shards
+from springtide.node.sharding import GROUPS_TOPIC, TRANSACTIONS_TOPIC
+
+
+def host(phase: ShardPhase, *, is_owner: bool, lag: int | None, opening_ms: int | None = None) -> Any:
+    return SimpleNamespace(
+        ahead=None,
+        unread="",
+        is_owner=is_owner,
+        lag=lag,
+        opening_ms=opening_ms,
+        runtime=SimpleNamespace(phase=phase),
+    )
+
+
+def shards(topic: str, *hosts: Any, **counts: int) -> Any:
+    return SimpleNamespace(topic=topic, hosts=lambda: hosts, counters=ShardCounters(**counts))
+
+
+def test_each_topic_is_told_by_itself() -> None:
+    groups = shards(
+        GROUPS_TOPIC, host(ShardPhase.SERVING, is_owner=True, lag=0, opening_ms=30), openings=4, appends=9
+    )
+    transactions = shards(
+        TRANSACTIONS_TOPIC,
+        host(ShardPhase.SERVING, is_owner=True, lag=0, opening_ms=10),
+        host(ShardPhase.READING, is_owner=True, lag=5),
+        host(ShardPhase.FOLLOWING, is_owner=False, lag=None),
+        openings=1,
+    )
+    found = {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in collect_shards(cast(Any, (groups, transactions)))
+        for sample in family.samples
+    }
+    of_transactions = "kafka_server_transaction_coordinator_metrics"
+    assert found["kafka_server_group_coordinator_metrics_partition_load_time_max",] == 30
+    assert found[f"{of_transactions}_partition_load_time_max",] == 10
+    assert [found[f"{of_transactions}_num_partitions", state] for state in ("loading", "active")] == [1, 1]
+    assert found["springtide_shards_followed", TRANSACTIONS_TOPIC] == 1
+    assert found["springtide_shards_followed", GROUPS_TOPIC] == 0
+    assert found["springtide_shard_openings_total", GROUPS_TOPIC] == 4
+    assert found["springtide_shard_openings_total", TRANSACTIONS_TOPIC] == 1
+    assert found["springtide_shard_replay_lag_max", GROUPS_TOPIC] == 0
+    assert ("springtide_shard_replay_lag_max", TRANSACTIONS_TOPIC) not in found, "one leader did not tell"
