@@ -5,8 +5,9 @@
                                                +-------- rests <--------+  not written, or no answer
 
 What is decided stays so: a marker is sent until its partition has it or the topic is gone for good. Leaders
-take a marker twice. Those of one leader leave together; a marker of a partition of `__consumer_offsets` goes
-to the coordinator of the shard, which ends the transaction's offsets there.
+take a marker twice; by the number of its request, and the leadership that it was sent to, they know one that
+comes behind the next transaction's begin. Those of one leader leave together; a marker of a partition of
+`__consumer_offsets` goes to the coordinator of the shard, which ends the transaction's offsets there.
 
 A partition refuses a marker of an older opening of the shard (TRANSACTION_COORDINATOR_FENCED): the shard is
 elsewhere, or will be opened again. Markers of a shard that closed are forgotten: whoever opens it next sends
@@ -20,7 +21,7 @@ import logging
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from prometheus_client.metrics_core import Metric
 
@@ -30,8 +31,8 @@ from coordinator.core.transactions.markers import MarkerOrder
 from coordinator.core.transactions.requests import MarkersWritten
 from coordinator.shell.shard_host import ShardHost
 from coordinator.shell.timers import ShardTimers, Spawn
+from springtide.contract.epochs import NO_LEADER_EPOCH
 from springtide.contract.partition_state import coordinator_epoch
-from springtide.contract.updates import BrokerEndpoint
 from springtide.node.clock import Clock
 from springtide.node.cluster_view import ClusterView
 from springtide.node.peer_links import PeerBatches, PeerLinks
@@ -76,10 +77,18 @@ _EXPECTED: Final = frozenset(
 """Errors that pass; others are logged."""
 
 
+class _Target(NamedTuple):
+    """A process in a leadership; a coordinator has none."""
+
+    broker_id: int
+    broker_epoch: int
+    leader_epoch: int
+
+
 @dataclass(slots=True, eq=False)
 class _Due:
-    """A marker of one partition that is due. topic_id: "" if this process never knew the topic. target: the
-    process, by id and epoch, that it was last sent to; None: there was none."""
+    """A marker of one partition that is due. topic_id: "" if this process never knew the topic. target: to
+    whom it was last sent; None: there was nobody."""
 
     host: ShardHost
     order: MarkerOrder
@@ -87,7 +96,7 @@ class _Due:
     place: TransactionPartition
     topic_id: str
     since_ms: int
-    target: tuple[int, int] | None = None
+    target: _Target | None = None
     tries: int = 0
 
 
@@ -128,7 +137,7 @@ class MarkerSender:
         self._timers = ShardTimers(clock=clock, spawn=spawn, fire=self._on_rested)
         self._resting: dict[_Due, None] = {}
         self._due = 0
-        #: How many requests were sent: coordinators of groups tell a second delivery from the first by it.
+        #: How many requests were sent: who takes a marker tells one that is late from the next one's by it.
         self._attempts = 0
         self._written = 0
         self._failed = 0
@@ -157,7 +166,7 @@ class MarkerSender:
         for due in list(self._resting):
             is_gone = self._is_gone(due)  # or the topic is known from now on
             target = self._target_of(due)
-            if is_gone or (target is not None and _process_of(target) != due.target):
+            if is_gone or target not in (None, due.target):
                 self._timers.hasten(due)
 
     # Markers
@@ -173,7 +182,7 @@ class MarkerSender:
         elif (target := self._target_of(due)) is None:
             self._rest(due)
         else:
-            due.target = _process_of(target)
+            due.target = target
             (self._again if due.tries else self._fresh).put(target.broker_id, due)
 
     def _is_gone(self, due: _Due) -> bool:
@@ -187,13 +196,16 @@ class MarkerSender:
         now_ms = self._clock.mono_ms()
         return bool(due.topic_id) or (now_ms - due.since_ms > ABSENT_MS_MAX and self._is_current(now_ms))
 
-    def _target_of(self, due: _Due) -> BrokerEndpoint | None:
+    def _target_of(self, due: _Due) -> _Target | None:
         topic, partition = due.place
         if topic == GROUPS_TOPIC:
-            return self._view.shard_owner(topic, partition)
+            owner = self._view.shard_owner(topic, partition)
+            return None if owner is None else _Target(owner.broker_id, owner.broker_epoch, NO_LEADER_EPOCH)
         state = self._view.state(due.topic_id, partition)
         leader = None if state is None else self._view.brokers.get(state.leader)
-        return leader if leader is not None and leader.active else None
+        if state is None or leader is None or not leader.active:
+            return None
+        return _Target(leader.broker_id, leader.broker_epoch, state.leader_epoch)
 
     def _rest(self, due: _Due) -> None:
         due.tries += 1
@@ -284,17 +296,15 @@ class MarkerSender:
         )
 
 
-def _process_of(endpoint: BrokerEndpoint) -> tuple[int, int]:
-    return endpoint.broker_id, endpoint.broker_epoch
-
-
 def _request(sent: Sequence[_Due], attempt: int) -> WriteTxnMarkersRequest:
-    markers: dict[int, dict[str, list[int]]] = {}
+    markers: dict[int, dict[str, list[tuple[int, int]]]] = {}
     firsts: dict[int, _Due] = {}
     for due in sent:
         producer_id = due.order.producer_id
         firsts.setdefault(producer_id, due)
-        markers.setdefault(producer_id, {}).setdefault(due.place.topic, []).append(due.place.partition)
+        assert due.target is not None
+        place = (due.place.partition, due.target.leader_epoch)
+        markers.setdefault(producer_id, {}).setdefault(due.place.topic, []).append(place)
     return WriteTxnMarkersRequest(
         markers=tuple(
             WriteTxnMarkersWritableTxnMarker(
@@ -302,8 +312,12 @@ def _request(sent: Sequence[_Due], attempt: int) -> WriteTxnMarkersRequest:
                 producer_epoch=firsts[producer_id].order.producer_epoch,
                 transaction_result=firsts[producer_id].order.is_commit,
                 topics=tuple(
-                    WriteTxnMarkersWritableTxnMarkerTopic(name=name, partition_indexes=tuple(partitions))
-                    for name, partitions in topics.items()
+                    WriteTxnMarkersWritableTxnMarkerTopic(
+                        name=name,
+                        partition_indexes=tuple(partition for partition, _ in places),
+                        leader_epochs=tuple(epoch for _, epoch in places),
+                    )
+                    for name, places in topics.items()
                 ),
                 coordinator_epoch=firsts[producer_id].coordinator_epoch,
                 transaction_version=firsts[producer_id].order.version,

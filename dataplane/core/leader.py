@@ -64,7 +64,7 @@ from dataplane.core.results import (
 from dataplane.core.role import ReplicaParts, ReplicaRole, check_epoch_start, check_position
 from dataplane.core.transactions import IsolationLevel, MarkerToWrite
 from dataplane.core.watermarks import UNKNOWN_OFFSET, committable_offset
-from springtide.contract.epochs import BrokerEpoch, LeaderEpoch
+from springtide.contract.epochs import NO_LEADER_EPOCH, BrokerEpoch, LeaderEpoch
 from springtide.contract.errors import ControllerError
 from springtide.contract.lag_report import IsrProposal, IsrProposalResult, PartitionLag, ProblemCode
 from springtide.contract.partition_state import WRITER_BATCHES_MAX, PartitionState, Shard
@@ -287,7 +287,7 @@ class Leader(ReplicaRole):
         self, marker: MarkerToWrite, *, waiter: object, expires_ms: int, now_ms: int, wall_ms: int
     ) -> tuple[AppendResult, Effects]:
         in_sync, log = self.in_sync, self._log
-        if not self.may_serve(now_ms):
+        if not self.may_serve(now_ms) or marker.leader_epoch not in (NO_LEADER_EPOCH, self.leader_epoch):
             return _NOT_LEADER, NO_EFFECTS
         if in_sync.state.shard is not None:
             return AppendResult(ErrorCode.INVALID_TOPIC_EXCEPTION), NO_EFFECTS
@@ -301,8 +301,9 @@ class Leader(ReplicaRole):
         verdict = log.producers.check_marker(marker)
         if isinstance(verdict, ErrorCode) and verdict is not ErrorCode.NONE:
             return AppendResult(verdict), NO_EFFECTS
-        self._guards.spend(producer_id, producer_epoch)
-        self._opened_ms.pop(producer_id, None)
+        if not log.producers.is_late(marker):
+            self._guards.spend(producer_id, producer_epoch)
+            self._opened_ms.pop(producer_id, None)
         if not isinstance(verdict, ErrorCode):
             return self._await_marker(
                 AppendResult(ErrorCode.NONE), verdict, waiter=waiter, expires_ms=expires_ms
@@ -324,6 +325,7 @@ class Leader(ReplicaRole):
             log.append((decode_header(batch),), (batch,), now_ms=wall_ms, are_read=True)
         except LogError as error:
             return AppendResult(ErrorCode.KAFKA_STORAGE_ERROR), self._replica.go_offline(str(error))
+        log.producers.note_attempt(marker)
         effects = self._on_appended(base_offset, now_ms)
         result = AppendResult(ErrorCode.NONE, base_offset, log_start_offset=log.log_start_offset)
         result, _ = self._await_marker(result, base_offset + 1, waiter=waiter, expires_ms=expires_ms)

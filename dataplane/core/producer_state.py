@@ -63,6 +63,7 @@ EXPIRATION_MS = 24 * 60 * 60 * 1000
 UNKNOWN_OFFSET = -1
 NO_SEQUENCE = -1
 NO_COORDINATOR_EPOCH = -1
+NO_ATTEMPT = -1
 
 _RUN_MAX = (SEQUENCE_MAX + 1) // 2
 """Sequences wrap after 2^31-1 (KAFKA-7692): beyond half a turn, before and after can't be told apart."""
@@ -128,9 +129,18 @@ class ProducerView(NamedTuple):
 
 class _Producer:
     """`run` counts the sequences up to and including the last that are known without a gap (capped).
-    coordinator_epoch, marker_offset: of the last marker; -1 without one."""
+    coordinator_epoch, marker_offset: of the last marker; -1 without one. attempt: the highest number of a
+    request of that coordinator by which a leader here has written one; memory of this process."""
 
-    __slots__ = ("batches", "coordinator_epoch", "marker_offset", "producer_epoch", "run", "updated_ms")
+    __slots__ = (
+        "attempt",
+        "batches",
+        "coordinator_epoch",
+        "marker_offset",
+        "producer_epoch",
+        "run",
+        "updated_ms",
+    )
 
     def __init__(
         self,
@@ -147,6 +157,7 @@ class _Producer:
         self.updated_ms = updated_ms
         self.coordinator_epoch = coordinator_epoch
         self.marker_offset = marker_offset
+        self.attempt = NO_ATTEMPT
 
     @property
     def last_offset(self) -> int:
@@ -261,7 +272,22 @@ class ProducerStates:
             and 0 <= producer.marker_offset == producer.last_offset
             and marker.coordinator_epoch == producer.coordinator_epoch
         )
-        return producer.last_offset + 1 if is_again else ErrorCode.NONE
+        return producer.last_offset + 1 if is_again or self.is_late(marker) else ErrorCode.NONE
+
+    def is_late(self, marker: MarkerToWrite) -> bool:
+        """Return whether a marker of the last coordinator or a later one of its markers is written here: what
+        is open since then is another transaction, though it has the same epoch under version 1."""
+        producer = self._producers.get(marker.producer_id)
+        return (
+            producer is not None
+            and marker.coordinator_epoch == producer.coordinator_epoch
+            and 0 <= marker.attempt <= producer.attempt
+        )
+
+    def note_attempt(self, marker: MarkerToWrite) -> None:
+        """Remember by which request a marker came that is in the log now."""
+        producer = self._producers[marker.producer_id]
+        producer.attempt = max(producer.attempt, marker.attempt)
 
     def epoch_of(self, producer_id: int) -> int:
         """Return the producer's epoch in its last batch or marker, -1 without one."""
@@ -294,7 +320,8 @@ class ProducerStates:
                 producer.batches = ()
                 producer.run = 0
         if marker is not None:
-            producer.coordinator_epoch = marker.coordinator_epoch
+            if producer.coordinator_epoch != marker.coordinator_epoch:
+                producer.coordinator_epoch, producer.attempt = marker.coordinator_epoch, NO_ATTEMPT
             producer.marker_offset = header.base_offset
             return self.transactions.on_marker(header, marker)
         first = header.base_sequence

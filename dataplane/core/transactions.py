@@ -48,6 +48,9 @@ class MarkerToWrite(msgspec.Struct, frozen=True, kw_only=True):
 
     transaction_version: 2 if the marker carries the producer's next epoch (KIP-890), lower if it carries that
         of the transaction.
+    attempt: the number of the coordinator's request, which rises with each under one coordinator epoch; -1 of
+        an operator's tool.
+    leader_epoch: the leadership that is asked; -1: whoever leads.
     """
 
     producer_id: int
@@ -55,6 +58,8 @@ class MarkerToWrite(msgspec.Struct, frozen=True, kw_only=True):
     coordinator_epoch: int
     outcome: Outcome
     transaction_version: int = 0
+    attempt: int = -1
+    leader_epoch: int = -1
 
 
 class AbortedEntry(NamedTuple):

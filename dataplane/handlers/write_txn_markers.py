@@ -8,6 +8,7 @@ coordinators are not written here: the markers of a group's offsets go to the gr
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Final
 
 from dataplane.core.results import AppendResult
@@ -15,6 +16,7 @@ from dataplane.core.transactions import MarkerToWrite
 from dataplane.handlers.context import BrokerContext
 from dataplane.handlers.list_offsets import error_of_unhosted
 from dataplane.shell.produces import PartitionOfProduce, WaitingProduce
+from springtide.contract.epochs import NO_LEADER_EPOCH
 from springtide.levels import TRANSACTIONS, allows
 from springtide.node.handlers.context import Request
 from springtide.node.handlers.transaction_refusals import refuse
@@ -38,10 +40,14 @@ MARKERS_MAX: Final = 10_000
 
 def handle(context: BrokerContext, request: Request, message: WriteTxnMarkersRequest) -> None:
     asked = [
-        (marker, topic.name, partition)
+        (marker, topic.name, *place)
         for marker in message.markers
         for topic in marker.topics
-        for partition in topic.partition_indexes
+        for place in zip_longest(
+            topic.partition_indexes,
+            topic.leader_epochs[: len(topic.partition_indexes)],
+            fillvalue=NO_LEADER_EPOCH,
+        )
     ]
 
     def finish(results: Sequence[AppendResult]) -> None:
@@ -85,8 +91,8 @@ def handle(context: BrokerContext, request: Request, message: WriteTxnMarkersReq
         finish(())
         return
     waiting = WaitingProduce(len(asked), finish)
-    for index, (marker, topic, partition) in enumerate(asked):
-        _write(context, request, PartitionOfProduce(waiting, index), marker, topic, partition)
+    for index, place in enumerate(asked):
+        _write(context, request, PartitionOfProduce(waiting, index), *place)
 
 
 def _write(
@@ -96,6 +102,7 @@ def _write(
     marker: WriteTxnMarkersWritableTxnMarker,
     topic: str,
     partition: int,
+    leader_epoch: int,
 ) -> None:
     """One partition, without an await from the first check to the last effect."""
     hosted = context.table.get_by_name(topic, partition)
@@ -112,6 +119,8 @@ def _write(
             coordinator_epoch=marker.coordinator_epoch,
             outcome=Outcome.COMMIT if marker.transaction_result else Outcome.ABORT,
             transaction_version=marker.transaction_version,
+            attempt=marker.attempt,
+            leader_epoch=leader_epoch,
         ),
         waiter=part,
         expires_ms=request.now_ms + COMMIT_MS_MAX,

@@ -848,6 +848,7 @@ class EndTxnResponse(ResponseMessage, frozen=True, kw_only=True):
 class WriteTxnMarkersWritableTxnMarkerTopic(MessagePart, frozen=True, kw_only=True):
     name: String = ""
     partition_indexes: tuple[Int32, ...] = ()
+    leader_epochs: Annotated[tuple[Int32, ...], In(1, tag=10_000)] = ()
 
 
 class WriteTxnMarkersWritableTxnMarker(MessagePart, frozen=True, kw_only=True):

@@ -2,8 +2,8 @@
 process dies between two steps of an end.
 
 Clients of version 1 are spared what Kafka's protocol can't bear there (KAFKA-17754): an EndTxn or an
-AddPartitionsToTxn that arrives in the next transaction is taken for its own, and so is a marker at a
-partition's leader. The shards of groups tell a marker from its second delivery under both versions.
+AddPartitionsToTxn that arrives in the next transaction is taken for its own. Markers are not spared: shards
+of groups and leaders of partitions know a late one under both versions.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _OF_CLIENTS: dict[str, Callable[[Any], bool]] = {
     "commit": lambda one: isinstance(one, TxnCommitCall),
     "init": lambda one: isinstance(one, InitProducer),
     "produce": lambda one: isinstance(one, ProduceCall) and one.txn is not None,
-    "marker": lambda one: isinstance(one, MarkerCall) and one.marker.transaction_version >= BUMPS_AT_END,
+    "marker": lambda one: isinstance(one, MarkerCall),
     "offsets marker": lambda one: isinstance(one, EndPendingOffsets),
 }
 

@@ -49,7 +49,7 @@ from tests.simulation.controller_node import process_name
 from tests.simulation.coordinator_node import CoordinatorNode
 from tests.simulation.shard_seat import ShardSeat
 from tests.simulation.shards import Shards
-from tests.simulation.transaction_calls import BUMPS_AT_END, PASSING, MarkerCall, TxnCommitCall, question_of
+from tests.simulation.transaction_calls import PASSING, MarkerCall, TxnCommitCall, question_of
 from tests.simulation.transaction_clients import PARTITIONS, PAYMENTS, TransactionClient
 from tests.simulation.transaction_judge import TransactionJudge
 
@@ -260,6 +260,8 @@ class TransactionShards(Shards):
                 coordinator_epoch=epoch,
                 outcome=outcome,
                 transaction_version=order.version,
+                attempt=self._attempts,
+                leader_epoch=state.leader_epoch,
             )
             request = MarkerCall((topic_id, place.partition), marker)
 
@@ -271,10 +273,7 @@ class TransactionShards(Shards):
                 self.cluster.marks.reached("transaction.marker.sent.again")
                 node.after(MARKER_PAUSE_MS, again)
 
-        # A leader of version 1 can't tell a second delivery from the next transaction's marker.
-        is_twofold = order.version >= BUMPS_AT_END or place.topic == GROUPS_TOPIC
-        connection = None if is_twofold else (node.name, node.life, self._attempts)
-        node.ask(target, request, answered, connection=connection)
+        node.ask(target, request, answered)
 
     def _report(self, seat: ShardSeat, begun: int, order: MarkerOrder, place: TransactionPartition) -> None:
         if seat.begun != begun or not seat.is_serving:

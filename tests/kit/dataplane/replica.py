@@ -169,6 +169,8 @@ class Bench:
         *,
         coordinator_epoch: int = 1,
         version: int = 0,
+        attempt: int = -1,
+        leader_epoch: int = -1,
         waiter: object = "m",
     ) -> tuple[AppendResult, Effects]:
         """A coordinator's marker arrives."""
@@ -179,6 +181,8 @@ class Bench:
                 coordinator_epoch=coordinator_epoch,
                 outcome=outcome,
                 transaction_version=version,
+                attempt=attempt,
+                leader_epoch=leader_epoch,
             ),
             waiter=waiter,
             expires_ms=self.now_ms + 10_000,

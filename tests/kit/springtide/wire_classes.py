@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import re
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
@@ -82,6 +83,10 @@ OWN_TAGS = {
     # The number of a coordinator's request, which rises with each: a marker is at times delivered twice, and
     # the second time after the producer's next transaction has begun.
     "WriteTxnMarkersWritableTxnMarker": "attempt: Annotated[Int64, In(1, tag=10_000)] = -1",
+    # In which leadership each partition is asked: a leader knows no numbers of an earlier one.
+    "WriteTxnMarkersWritableTxnMarkerTopic": (
+        "leader_epochs: Annotated[tuple[Int32, ...], In(1, tag=10_000)] = ()"
+    ),
 }
 """Tagged fields that Kafka does not know, and passes over. Their tags are far above Kafka's."""
 
@@ -225,7 +230,7 @@ class _Writer:
                 kind = self.nested(name, field.fact.name, classes)
             lines.append(self.line(field, kind, classes))
         if name in OWN_TAGS:
-            self.used |= {"In", OWN_TAGS[name].partition("[")[2].partition(",")[0]}
+            self.used |= {"In", *re.findall(r"\b(?:Int\d+|String)\b", OWN_TAGS[name])}
             lines.append(f"    {OWN_TAGS[name]}")
         api = (
             [f"    API: ClassVar[ApiKey] = ApiKey.{self.spec.api_key.name}"] if base != "MessagePart" else []

@@ -145,6 +145,11 @@ def a_marker_that_comes_again_is_refused() -> Patches:
     return [(ProducerStates, "check_marker", check)]
 
 
+@_plant(seen="a marker that was sent again ends the next transaction when it arrives at last (version 1)")
+def a_late_marker_ends_the_next_transaction() -> Patches:
+    return [(ProducerStates, "is_late", lambda self, marker: False)]
+
+
 @_stable(seen="a commit marker is not known to end anything by replicas that read it")
 def a_commit_marker_ends_nothing() -> Patches:
     def on_marker(self: PartitionTransactions, header: BatchHeader, marker: Marker) -> AbortedEntry | None:

@@ -184,6 +184,23 @@ async def test_each_leader_gets_its_markers_together() -> None:
     await in_world(story)
 
 
+async def test_each_request_has_a_higher_number_and_names_the_leaderships_that_it_asks() -> None:
+    async def story(world: World) -> None:
+        world.has(ORDERS, "orders", leaders=(1, 1), epoch=6)
+        world.silent = {1}
+        world.order(("orders", 0), ("orders", 1))
+        await trio.sleep(1)
+        world.has(ORDERS, "orders", leaders=(1, 1), epoch=7)
+        world.sender.on_view_changed()
+        await trio.sleep(0.01)
+        attempts = [request.markers[0].attempt for _, request in world.asked]
+        assert attempts == sorted(set(attempts)) and len(attempts) > 1
+        epochs = [request.markers[0].topics[0].leader_epochs for _, request in world.asked]
+        assert (epochs[0], epochs[-1]) == ((6, 6), (7, 7))
+
+    await in_world(story)
+
+
 @pytest.mark.parametrize(
     "error",
     [

@@ -353,6 +353,54 @@ def test_under_version_1_the_same_coordinators_marker_is_not_written_twice() -> 
     assert error_of(bench.end(7, coordinator_epoch=3)) is ErrorCode.TRANSACTION_COORDINATOR_FENCED
 
 
+@pytest.mark.parametrize("late", [4, 5])
+def test_under_version_1_a_marker_that_was_sent_before_the_last_one_ends_nothing(late: int) -> None:
+    """Its coordinator had no answer, sent it again, and ended the transaction with that."""
+    bench = leading()
+    bench.begin(7)
+    bench.end(7, coordinator_epoch=3, attempt=5)
+    bench.begin(7, sequence=1)
+    result, effects = bench.end(7, outcome=ABORT, coordinator_epoch=3, attempt=late)
+    assert (result.error, result.base_offset, effects) == (ErrorCode.NONE, -1, ())
+    assert bench.log.producers.transactions.open == {7: 2}
+    told = bench.replica.role.open_transactions(bench.now_ms)
+    assert told is not None and [one.first_offset for one in told.oldest] == [2]
+    assert bench.end(7, coordinator_epoch=3, attempt=6)[0].base_offset == 3
+    assert bench.log.producers.transactions.open == {}
+
+
+def test_a_late_marker_leaves_the_next_transactions_verification() -> None:
+    bench = leading()
+    bench.begin(7)
+    bench.end(7, coordinator_epoch=3, attempt=5)
+    guard = bench.append(txn=V1, **batch(sequence=1))[0].must_verify
+    bench.end(7, coordinator_epoch=3, attempt=4)
+    assert error_of(bench.append(txn=TxnContext("t", False, guard), **batch(sequence=1))) is ErrorCode.NONE
+
+
+def test_the_numbers_of_markers_are_of_one_coordinator_and_tools_have_none() -> None:
+    bench = leading()
+    bench.begin(7)
+    bench.end(7, coordinator_epoch=3, attempt=50)
+    bench.begin(7, sequence=1)
+    assert bench.end(7, coordinator_epoch=4, attempt=1)[0].base_offset == 3
+    bench.begin(7, sequence=2)
+    assert bench.end(7, coordinator_epoch=4)[0].base_offset == 5
+    bench.begin(7, sequence=3)
+    assert bench.end(7, coordinator_epoch=4, attempt=1)[0].base_offset == -1
+
+
+def test_a_marker_that_was_sent_to_another_leadership_is_not_taken() -> None:
+    """A leader knows no numbers of the markers that others have written."""
+    bench = leading()
+    epoch = bench.replica.state.leader_epoch
+    bench.begin(7)
+    for other in (epoch - 1, epoch + 1):
+        assert error_of(bench.end(7, leader_epoch=other)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert bench.log.log_end_offset == 1
+    assert error_of(bench.end(7, leader_epoch=epoch)) is ErrorCode.NONE
+
+
 def test_only_a_leader_that_may_serve_writes_markers() -> None:
     follower = Bench(2)
     follower.apply()

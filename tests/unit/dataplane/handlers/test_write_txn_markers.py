@@ -124,6 +124,22 @@ def test_version_1_is_of_transactions_of_version_1() -> None:
     assert broker.markers[0][1].transaction_version == 0
 
 
+def test_a_coordinator_numbers_its_requests_and_names_leaderships() -> None:
+    broker = Broker(*[AppendResult(ErrorCode.NONE, 5)] * 3)
+    numbered = marker(orders=[0, 1, 2]) | {"attempt": 12}
+    numbered["topics"][0]["leader_epochs"] = [4, 6]
+    broker.ask(numbered)
+    assert [(one.attempt, one.leader_epoch) for _, one in broker.markers] == [(12, 4), (12, 6), (12, -1)]
+
+
+def test_leaderships_of_no_partition_are_passed_over() -> None:
+    broker = Broker(AppendResult(ErrorCode.NONE, 5))
+    without = marker(orders=[0])
+    without["topics"][0]["leader_epochs"] = [4, 6]
+    (answer,) = broker.ask(without)
+    assert told(answer) == [(7, "orders", 0, ErrorCode.NONE)]
+
+
 def test_the_logs_of_coordinators_are_not_written() -> None:
     broker = Broker(WAITS)
     broker.hosted[0].is_shard = True
