@@ -78,6 +78,47 @@ def test_a_line_that_is_missing_or_doubled_is_a_failure(cluster: Cluster, writer
         assert "values" in outcome.detail
 
 
+PIPE = """
+import os
+from confluent_kafka import Consumer, Producer
+transactional = {"transactional.id": os.environ["GROUP"]} if IS_EXACT else {}
+producer = Producer({"bootstrap.servers": os.environ["BOOTSTRAP"], **transactional})
+group = {"group.id": os.environ["GROUP"], "session.timeout.ms": 6000, "auto.offset.reset": "earliest"}
+server = {"bootstrap.servers": os.environ["BOOTSTRAP"], "topic.metadata.refresh.interval.ms": 500}
+consumer = Consumer({**server, **group, "enable.auto.commit": not IS_EXACT, "auto.commit.interval.ms": 60000})
+consumer.subscribe([os.environ["SOURCE"]])
+if IS_EXACT:
+    producer.init_transactions()
+while True:
+    if IS_EXACT:
+        producer.begin_transaction()
+    for message in consumer.consume(1000, timeout=1.0):
+        if message.error() is None:
+            producer.produce(os.environ["TARGET"], message.value().upper())
+    producer.flush()
+    if IS_EXACT:
+        positions = consumer.position(consumer.assignment())
+        producer.send_offsets_to_transaction(positions, consumer.consumer_group_metadata())
+        producer.commit_transaction()
+"""
+
+
+@pytest.mark.parametrize(("is_exact", "verdict"), [(True, "works"), (False, "fails")])
+def test_what_is_killed_in_the_middle_has_each_line_once_only_by_transactions(
+    cluster: Cluster, writer: App, is_exact: bool, verdict: Verdict
+) -> None:
+    program = PIPE.replace("IS_EXACT", str(is_exact))
+    pipe = replace(
+        writer,
+        kind="pipe",
+        command=lambda place: Command([sys.executable, "-c", program]),
+        exactly_once=True,
+    )
+    outcome = run(pipe, cluster, has_to_install=True)
+    assert outcome.verdict == verdict, outcome.detail
+    assert verdict == "works" or "came out" in outcome.detail
+
+
 def test_an_application_that_ends_badly_is_told_in_its_own_words(cluster: Cluster, writer: App) -> None:
     words = "raise SystemExit('fatal: no such thing')"
     dead = replace(writer, kind="pipe", command=_writing((), words))

@@ -7,7 +7,8 @@ A program finds what it is given in its environment: BOOTSTRAP, SOURCE and TARGE
     write   writes the lines of FOLDER/lines, or what `contents` asks for, to TARGET
     read    prints the values of SOURCE to standard output
 
-All settings but addresses and names are the application's defaults.
+All settings but addresses and names are the application's defaults, and that it does so exactly once where
+that is its row.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Literal
 from tests.interop.apps.installs import Install
 
 LINES = tuple(f"line {number}" for number in range(20))
+HALF = len(LINES) // 2
 COPY = "copy"
 """What a copier calls the cluster that it copies from; topics' names begin with it."""
 Kind = Literal["pipe", "write", "read"]
@@ -71,6 +73,7 @@ class App:
         contents: of an application that writes: whether the topic's values are what they should be.
         copies: of a pipe: it writes values as they are, to the topic COPY.SOURCE.
         keeps_order: False: it promises none, as a table has none.
+        exactly_once: it is killed in the middle, and started again with the same place.
         needs: what a person has to know or to set, beside addresses.
     """
 
@@ -82,4 +85,5 @@ class App:
     contents: Callable[[Sequence[str]], bool] = is_each_line_once
     copies: bool = False
     keeps_order: bool = True
+    exactly_once: bool = False
     needs: str = ""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from localcluster.java import find_java
 from tests.interop.apps.app import COPY, App, Command, Place
-from tests.interop.apps.installs import Debian, Maven, Npm, OnPath, Pip, library_path
+from tests.interop.apps.installs import Both, Debian, Maven, Npm, OnPath, Pip, library_path
 
 PROGRAMS = Path(__file__).parent / "programs"
 SYSLOG_LIBRARIES = ("libestr0", "libfastjson4", "liblognorm5")
@@ -24,11 +24,11 @@ SPARK_JARS = (
 """The others are in PySpark."""
 
 
-def _python(program: str, *arguments: str) -> Callable[[Place], Command]:
+def _python(program: str, *arguments: str, **more: str) -> Callable[[Place], Command]:
     """Run one of the programs in the application's own environment."""
 
     def command(place: Place) -> Command:
-        quiet = {"PYTHONWARNINGS": "ignore", "PYTHONPATH": "", "PYTHONUNBUFFERED": "1"}
+        quiet = {"PYTHONWARNINGS": "ignore", "PYTHONPATH": "", "PYTHONUNBUFFERED": "1", **more}
         return Command([str(place.home / "bin" / "python"), str(PROGRAMS / program), *arguments], quiet)
 
     return command
@@ -61,6 +61,15 @@ PYTHON = (
         _python("faust_app.py", "worker", "-l", "warn", "--without-web"),
     ),
     App(
+        "faust-exactly-once",
+        "pipe",
+        "the same, with exactly_once",
+        Pip(("faust-streaming",)),
+        _python("faust_app.py", "worker", "-l", "warn", "--without-web", GUARANTEE="exactly_once"),
+        exactly_once=True,
+        needs="its topics made before it is started, and to read its target, too",
+    ),
+    App(
         "faststream-aiokafka",
         "pipe",
         "a subscriber that publishes",
@@ -80,6 +89,14 @@ PYTHON = (
         "a dataframe from topic to topic",
         Pip(("quixstreams",)),
         _python("quixstreams_app.py"),
+    ),
+    App(
+        "quixstreams-exactly-once",
+        "pipe",
+        "the same, with exactly-once",
+        Pip(("quixstreams",)),
+        _python("quixstreams_app.py", "exactly-once"),
+        exactly_once=True,
     ),
     App(
         "bytewax",
@@ -346,6 +363,11 @@ def _connect(connector: str) -> Callable[[Place], Command]:
     return command
 
 
+def _connect_exactly_once(place: Place) -> Command:
+    start = [str(find_java().executable), "-XX:TieredStopAtLevel=1", "-cp", f"{place.home}/libs/*"]
+    return Command([sys.executable, str(PROGRAMS / "connect_app.py"), *start])
+
+
 def _mirror(place: Place) -> Command:
     """Run the driver of connect-mirror-maker.sh, from the cluster to itself under another name."""
     settings = {
@@ -373,9 +395,10 @@ OF_KAFKA = (
     App(
         "streams-exactly-once",
         "pipe",
-        "the same, with exactly_once_v2",
+        "a join with a count, with exactly_once_v2",
         STREAMS,
         _java("StreamsApp.java", "exactly_once_v2"),
+        exactly_once=True,
     ),
     App(
         "mirrormaker",
@@ -386,6 +409,14 @@ OF_KAFKA = (
         copies=True,
     ),
     App("connect-source", "write", "lines of a file to a topic", CONNECT, _connect("Source")),
+    App(
+        "connect-source-exactly-once",
+        "write",
+        "the same, distributed, with an exactly-once source",
+        CONNECT,
+        _connect_exactly_once,
+        exactly_once=True,
+    ),
     App("connect-sink", "read", "a topic to standard output", CONNECT, _connect("Sink")),
 )
 
@@ -403,5 +434,20 @@ SPARK = App(
     _spark,
 )
 
-APPLICATIONS = (*PYTHON, *DEBIAN, *NODE, *JAVA, *OF_KAFKA, SPARK)
+
+def _flink(place: Place) -> Command:
+    return _python("flink_app.py", JARS=str(place.home / "libs"))(place)
+
+
+FLINK = App(
+    "flink-exactly-once",
+    "pipe",
+    "a PyFlink job with the exactly-once sink",
+    Both(Pip(("apache-flink==2.2.1",)), Maven(("org.apache.flink:flink-sql-connector-kafka:5.0.0-2.2",))),
+    _flink,
+    exactly_once=True,
+    needs="checkpoints, and a `transaction.timeout.ms` that the cluster allows: its own is an hour",
+)
+
+APPLICATIONS = (*PYTHON, *DEBIAN, *NODE, *JAVA, *OF_KAFKA, SPARK, FLINK)
 """All, installed or not."""

@@ -1,7 +1,8 @@
 """Runs an application against a cluster, bounded in time, and compares what topics hold with its main job.
 
 Each is first started as it comes: no topic of its is there, and the cluster makes topics on first use. If it
-does not do its job so, it gets a second try with its topics made before.
+does not do its job so, it gets a second try with its topics made before. One that promises to do it exactly
+once is killed in the middle of it, and what counts is what readers of committed records are given in the end.
 """
 
 from __future__ import annotations
@@ -24,11 +25,13 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from springtide.node.refusals import ROUTINE
 from springtide.wire.errors import ErrorCode
-from tests.interop.apps.app import COPY, LINES, App, Place
+from tests.interop.apps.app import COPY, HALF, LINES, App, Place
 from tests.interop.apps.installs import BUILD, NotInstalled, install_into, is_installed
 
 SECONDS_MAX = 60.0
 """Of one try."""
+SECONDS_AFTER_KILL_MAX = 180.0
+"""At clients' defaults a group waits up to a minute for a member that was killed."""
 STOP_SECONDS_MAX = 5.0
 SECONDS_AFTER = 1.0
 """What comes too much, such as a record twice, comes within it."""
@@ -43,6 +46,7 @@ WORDS_CHARS_MAX = 200
 _ERROR = re.compile(r"error|exception|fatal", re.IGNORECASE)
 
 Verdict = Literal["works", "works after its topics are made", "fails", "not installed"]
+Isolation = Literal["read_committed", "read_uncommitted"]
 Refusals = dict[tuple[str, str, str], float]
 """How often, by request, error and software."""
 
@@ -134,13 +138,17 @@ def _try(app: App, cluster: Cluster, home: Path, *, seconds: float, has_topics: 
     folder.mkdir(parents=True)
     target = f"{COPY}.{name}-source" if app.copies else f"{name}-target"
     place = Place(cluster.bootstrap, f"{name}-source", target, f"{name}-group", folder, home)
-    (folder / "lines").write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")
+    _append(folder, LINES[:HALF] if app.exactly_once else LINES)
     # The source of what only reads is somebody else's topic.
     made = [place.source, place.target] if has_topics else [place.source] if app.kind == "read" else []
     if made:
         _make(cluster.bootstrap, made)
     if app.kind == "read":
         _write(cluster.bootstrap, place.source, LINES)
+    if app.exactly_once:
+        _kill_in_the_middle(app, place, seconds)
+        _append(folder, LINES[HALF:])
+        seconds = SECONDS_AFTER_KILL_MAX
     with _started(app, place) as process:
         deadline = time.monotonic() + seconds
         match app.kind:
@@ -157,6 +165,11 @@ class _Process:
     process: subprocess.Popen[str]
     output: Path
     errors: Path
+
+    def kill(self) -> None:
+        """Kill its whole session."""
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
 
     def check(self, *, may_end: bool) -> None:
         """Raise DidNot if it ended, or ended badly where it may end."""
@@ -221,19 +234,48 @@ def _end(process: subprocess.Popen[str]) -> None:
     process.wait()
 
 
-def _see_pipe(app: App, place: Place, process: _Process, deadline: float) -> None:
-    """Send probes until the first comes back, then the lines, and find each of these once."""
+def _kill_in_the_middle(app: App, place: Place, seconds: float) -> None:
+    """Start it, and kill it when something of the first half is in the topic, committed or not."""
+    deadline = time.monotonic() + seconds
+    with (
+        _started(app, place) as process,
+        _reading(place) as committed,
+        _reading(place, "read_uncommitted") as values,
+    ):
+        if app.kind == "pipe":
+            _probe(place, committed, process, deadline)
+            _write(place.bootstrap, place.source, LINES[:HALF])
+        first = _loud(app)(LINES[0])
+        while first not in values():
+            _check(process, deadline, f"seen: {_some(values())}")
+        process.kill()
+
+
+def _loud(app: App) -> Callable[[str], str]:
+    """Return what a line becomes."""
+    return str.upper if app.kind == "pipe" and not app.copies else str
+
+
+def _probe(place: Place, values: Callable[[], Sequence[str]], process: _Process, deadline: float) -> None:
+    """Send probes until the first comes back."""
     number = 0
+    while not values():
+        _check(process, deadline, "nothing came out")
+        _write(place.bootstrap, place.source, [f"{PROBE} {number}"])
+        number += 1
+        until = time.monotonic() + PROBE_SECONDS
+        while not values() and time.monotonic() < until:
+            time.sleep(POLL_SECONDS)
+
+
+def _see_pipe(app: App, place: Place, process: _Process, deadline: float) -> None:
+    """Send the lines, and find each of them once. One that was killed already has the first half, and goes on
+    where it was; others are sent probes before."""
     with _reading(place) as values:
-        while not values():
-            _check(process, deadline, "nothing came out")
-            _write(place.bootstrap, place.source, [f"{PROBE} {number}"])
-            number += 1
-            until = time.monotonic() + PROBE_SECONDS
-            while not values() and time.monotonic() < until:
-                time.sleep(POLL_SECONDS)
-        _write(place.bootstrap, place.source, LINES)
-        loud: Callable[[str], str] = str if app.copies else str.upper
+        if not app.exactly_once:
+            _probe(place, values, process, deadline)
+        _write(place.bootstrap, place.source, LINES[HALF:] if app.exactly_once else LINES)
+        loud = _loud(app)
         expected = [loud(line) for line in LINES]
 
         def lines() -> list[str]:
@@ -297,6 +339,11 @@ def _make(bootstrap: str, topics: Sequence[str]) -> None:
         raise DidNot(f"the runner could not make its topics: {failure}") from failure
 
 
+def _append(folder: Path, lines: Sequence[str]) -> None:
+    with (folder / "lines").open("a", encoding="utf-8") as file:
+        file.writelines(f"{line}\n" for line in lines)
+
+
 def _write(bootstrap: str, topic: str, values: Sequence[str]) -> None:
     """Write values, and make the topic by it where it is not there."""
     producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
@@ -307,9 +354,13 @@ def _write(bootstrap: str, topic: str, values: Sequence[str]) -> None:
 
 
 @contextmanager
-def _reading(place: Place) -> Iterator[Callable[[], list[str]]]:
+def _reading(place: Place, isolation: Isolation = "read_committed") -> Iterator[Callable[[], list[str]]]:
     """A function that returns all values of the target until now; none while the topic is not there."""
-    settings = {"bootstrap.servers": place.bootstrap, "group.id": f"{place.group}-runner"}
+    settings = {
+        "bootstrap.servers": place.bootstrap,
+        "group.id": f"{place.group}-runner",
+        "isolation.level": isolation,
+    }
     consumer = Consumer({**settings, "enable.auto.commit": False, "log_level": 0})
     found: list[str] = []
     assigned = False
