@@ -29,7 +29,7 @@ from localcluster.ports import is_accepting
 from localcluster.processes import ProcessFailed, ProcessPlace, SupervisedProcess
 from tests.faults.hosts.disk import SIZE_BYTES, HostDisk, remove_stale_cgroups
 from tests.faults.hosts.network import Network
-from tests.faults.hosts.sandbox import NETNS_FOLDER, find_faketime, require_sandbox
+from tests.faults.hosts.sandbox import NETNS_FOLDER, clock_environment, find_faketime, require_sandbox
 
 _ENTER_HOST = Path(__file__).with_name("enter_host.py")
 NO_SHIFT = "+0"
@@ -155,12 +155,7 @@ class HostCluster(LocalCluster):
         host = self.hosts[name]
         environment = {}
         if self._faketime is not None and host.has_own_clock:
-            environment = {
-                "LD_PRELOAD": str(self._faketime),
-                "FAKETIME_TIMESTAMP_FILE": str(host.clock_file),
-                "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-                "FAKETIME_CACHE_DURATION": "1",
-            }
+            environment = clock_environment(self._faketime, host.clock_file)
         prefix = [
             *(sys.executable, "-I", "-S", str(_ENTER_HOST)),
             str(NETNS_FOLDER / name),

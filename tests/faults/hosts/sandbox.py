@@ -46,6 +46,19 @@ class SandboxUnavailable(RuntimeError):
     """This machine can't run simulated hosts; the message says what is missing."""
 
 
+def clock_environment(library: Path, clock_file: Path) -> dict[str, str]:
+    """Return what a process needs whose wall clock is off by what the file says. Elapsed time is let be, also
+    by the library's mend for C libraries of old: with it each thread of Python that waits for the
+    interpreter's lock spins, and a broker needs six times its CPU."""
+    return {
+        "LD_PRELOAD": str(library),
+        "FAKETIME_TIMESTAMP_FILE": str(clock_file),
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+        "FAKETIME_FORCE_MONOTONIC_FIX": "0",
+        "FAKETIME_CACHE_DURATION": "1",
+    }
+
+
 def find_faketime() -> Path | None:
     """The library that fakes the wall clock of a process with threads; None when it is not installed."""
     root = Path(FAKETIME_LIBRARIES).anchor
