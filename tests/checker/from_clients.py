@@ -199,9 +199,10 @@ class RecordedConsumer:
         self._written_ns: dict[Key, int] = {}
         self._recorder = recorder
         self._final = final
+        self.group_id = f"by-assignment-{uuid.uuid4().hex[:8]}"
         self._consumer = Consumer(
             {
-                "group.id": f"by-assignment-{uuid.uuid4().hex[:8]}",
+                "group.id": self.group_id,
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,
                 "auto.offset.reset": "error",

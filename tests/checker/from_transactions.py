@@ -43,10 +43,17 @@ class RecordedTransactions:
         recorder, process: the process's name must be new in this history.
         config: the client's, with `transactional.id` and `bootstrap.servers`.
         seconds_max: how long one call may be asked again.
+        make: the producer's maker, of another client with the same calls.
     """
 
     def __init__(
-        self, recorder: Recorder, *, process: str, config: Mapping[str, Any], seconds_max: float = 60.0
+        self,
+        recorder: Recorder,
+        *,
+        process: str,
+        config: Mapping[str, Any],
+        seconds_max: float = 60.0,
+        make: Callable[[dict[str, Any]], Any] = Producer,
     ) -> None:
         self.process = process
         self.name = ""
@@ -56,7 +63,7 @@ class RecordedTransactions:
         self._count = 0
         self._sends: dict[Key, dict[str, int]] = {}
         self._invoked_ns: dict[Key, int] = {}
-        self._producer = Producer({"log_level": 0, "error_cb": lambda error: None, **config})
+        self._producer = make({"log_level": 0, "error_cb": lambda error: None, **config})
 
     # --- the transaction ------------------------------------------------------------------------------------
 

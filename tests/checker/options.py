@@ -20,6 +20,7 @@ class CheckOptions:
         that was delayed may end the next one of the same producer (KAFKA-17754), which no server can see:
         reads of an aborted or torn transaction are counted where a fault lasted while the transaction before
         it was ended.
+    version_2: beginnings of the names of processes that spoke version 2 all the same.
     """
 
     final_read: bool = True
@@ -28,3 +29,4 @@ class CheckOptions:
     real_time_lag_ms_max: int | None = None
     window_ms: int = 1000
     version_1: bool = False
+    version_2: tuple[str, ...] = ()

@@ -77,14 +77,14 @@ def find_transactions(index: Index, options: CheckOptions) -> Transactions:
             transaction.sends.append(number)
         else:
             raise HistoryError(f"operation {number + 1} and the end of its transaction have two outcomes")
-    return Transactions(found, frozenset(_exposed(index, found) if options.version_1 else ()))
+    return Transactions(found, frozenset(_exposed(index, found, options) if options.version_1 else ()))
 
 
-def _exposed(index: Index, found: Mapping[str, Transaction]) -> Iterator[str]:
+def _exposed(index: Index, found: Mapping[str, Transaction], options: CheckOptions) -> Iterator[str]:
     faults = [operation for operation in index.operations if operation.f is Function.FAULT]
     for before, after in _in_one_process(index, found):
         end = index.operations[before.end]
-        if any(
+        if not end.process.startswith(options.version_2) and any(
             fault.t_invoke_ns <= end.t_return_ns and end.t_invoke_ns <= fault.t_return_ns for fault in faults
         ):
             yield after.name

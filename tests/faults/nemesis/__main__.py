@@ -21,7 +21,7 @@ from tests.faults.nemesis.kinds import PROCESS_KINDS
 from tests.faults.nemesis.kinds_coordinator import COORDINATOR_KINDS
 from tests.faults.nemesis.kinds_disk import DISK_KINDS
 from tests.faults.nemesis.kinds_network import NETWORK_KINDS
-from tests.faults.nemesis.run import RECORDS, TRANSACTIONS, remove, run
+from tests.faults.nemesis.run import RECORDS, remove, run, transactions
 from tests.proof.part import DIRECTORY, save
 
 EXIT_OK = 0
@@ -44,6 +44,12 @@ def build_parser() -> argparse.ArgumentParser:
         action="store_true",
         help="clients write, and read, in transactions, and coordinators are struck too",
     )
+    parser.add_argument(
+        "--kafka-home",
+        type=Path,
+        metavar="DIR",
+        help="half of the clients with transactions are Java's in DIR/libs, which speaks version 2",
+    )
     parser.add_argument("--directory", type=Path, help="keep logs and history here (default: if it fails)")
     parser.add_argument("--part", type=Path, default=DIRECTORY, help="where the figures go")
     return parser
@@ -57,12 +63,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return EXIT_UNAVAILABLE
     for number in (signal.SIGTERM, signal.SIGINT):  # A shell's background jobs ignore the latter.
         signal.signal(number, signal.default_int_handler)
-    workload, known = (TRANSACTIONS, WITH_COORDINATORS) if options.transactions else (RECORDS, KINDS)
+    workload, known = RECORDS, KINDS
+    if options.transactions:
+        workload, known = transactions(options.kafka_home), WITH_COORDINATORS
     if not set(options.only or ()) <= known.keys():
         build_parser().error("coordinators are there with --transactions only")
     replay = (
         f"python -m tests.faults.nemesis --minutes {options.minutes:g} --seed {options.seed}"
         + (" --transactions" if options.transactions else "")
+        + (f" --kafka-home {options.kafka_home}" if options.kafka_home else "")
         + (f" --only {' '.join(options.only)}" if options.only else "")
     )
     directory = options.directory or Path(tempfile.mkdtemp(prefix="springtide-nemesis-"))

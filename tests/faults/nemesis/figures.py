@@ -6,6 +6,7 @@ import bisect
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from statistics import median
 
 from tests.checker.history import Function, Key, Operation, Outcome
@@ -114,13 +115,18 @@ def to_part(
     )
 
 
-def transactions_of(operations: Iterable[Operation]) -> dict[str, Figure]:
-    """Return how many transactions ended how."""
-    ends = Counter(operation.type for operation in operations if operation.f is Function.TRANSACTION)
+def transactions_of(operations: Iterable[Operation], *, version_2: str) -> dict[str, Figure]:
+    """Return how many transactions ended how. version_2: how names begin of processes that speak it."""
+    ends = [operation for operation in operations if operation.f is Function.TRANSACTION]
+    count = Counter(end.type for end in ends)
+    committed = sorted((end.t_return_ns, end.process) for end in ends if end.type is Outcome.OK)
+    pauses_ns = [after[0] - before[0] for before, after in pairwise(committed)]
     return {
-        "transactions committed": ends[Outcome.OK],
-        "transactions aborted": ends[Outcome.FAIL],
-        "transactions of unknown outcome": ends[Outcome.INFO],
+        "transactions committed": count[Outcome.OK],
+        "of them under version 2": sum(process.startswith(version_2) for _, process in committed),
+        "transactions aborted": count[Outcome.FAIL],
+        "transactions of unknown outcome": count[Outcome.INFO],
+        "longest time without a commit s": round(max(pauses_ns, default=0) / NS_PER_SECOND, 1),
     }
 
 

@@ -17,11 +17,13 @@ STOP_SECONDS_MAX = FLUSH_SECONDS_MAX + 30.0
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """role: see worker.py. rate: records a second, of a producer; or transactions."""
+    """role: see worker.py. rate: records a second, of a producer; or transactions. kafka_home: the client is
+    Kafka's own, in its libs/."""
 
     name: str
     role: str
     rate: float = 0.0
+    kafka_home: Path | None = None
 
 
 CLIENTS = (
@@ -32,13 +34,28 @@ CLIENTS = (
     Client("reader-2", CONSUMER),
 )
 
-TRANSACTIONAL_CLIENTS = (
-    *(Client(f"transactions-{number}", TRANSACTIONS, 6) for number in range(1, 5)),
-    Client("reader-1", CONSUMER),
-    Client("reader-2", CONSUMER),
-)
-"""All of them read what was committed, and no more: it is the client's default. Each transaction is a dozen
-small appends, so few a second are enough for the two cores of a CI."""
+VERSION_2 = "java-"
+"""How clients' names begin that speak version 2 of transactions."""
+TRANSACTIONS_PER_SECOND = 6
+"""Of one client. Each is a dozen small appends, so few are enough for the two cores of a CI."""
+
+
+def transactional_clients(kafka_home: Path | None) -> tuple[Client, ...]:
+    """Return four clients that write, of which half are Java's where there is one, and two that read: what
+    was committed, and no more, which is the client's default."""
+    java = 0 if kafka_home is None else 2
+    return (
+        *(
+            Client(f"transactions-{number}", TRANSACTIONS, TRANSACTIONS_PER_SECOND)
+            for number in range(1, 5 - java)
+        ),
+        *(
+            Client(f"{VERSION_2}{number}", TRANSACTIONS, TRANSACTIONS_PER_SECOND, kafka_home)
+            for number in range(1, 1 + java)
+        ),
+        Client("reader-1", CONSUMER),
+        Client("reader-2", CONSUMER),
+    )
 
 
 class Load:
@@ -67,6 +84,7 @@ class Load:
                         *("--name", client.name),
                         *("--history", str(self._histories[client.name])),
                         *("--rate", str(client.rate)),
+                        *(("--kafka-home", str(client.kafka_home)) if client.kafka_home else ()),
                     ],
                     working_directory=ROOT,
                 ),

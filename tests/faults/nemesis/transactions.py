@@ -15,9 +15,12 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from confluent_kafka import Producer
+
 from tests.checker.from_clients import RecordedConsumer, Recorder
 from tests.checker.from_transactions import Over, RecordedTransactions
 from tests.checker.history import Key, Outcome
+from tests.faults.nemesis.java_producer import JavaProcess
 
 TRANSACTION_TIMEOUT_MS = 10_000
 SENDS_MAX = 4
@@ -34,7 +37,8 @@ class Stop(Protocol):
 def run_transactions(
     recorder: Recorder, options: argparse.Namespace, keys: Sequence[Key], stop: Stop
 ) -> None:
-    """At the given rate, until asked to stop; each life of the application is a process of the history."""
+    """At the given rate, until asked to stop; each life of the application is a process of the history. With
+    kafka_home by Kafka's own client."""
     application = _Application(recorder, options, keys)
     at = time.monotonic()
     while not stop.is_set:
@@ -65,6 +69,7 @@ class _Application:
         self._consumer = RecordedConsumer(recorder, process=f"{options.name}-reads", config=config)
         self._consumer.assign(self._keys)
         self._committed: dict[Key, int | None] = dict.fromkeys(self._keys)
+        self._java = options.kafka_home and JavaProcess(options.kafka_home)
 
     def step(self) -> None:
         """One transaction. Raises Over."""
@@ -97,7 +102,8 @@ class _Application:
             self.complaints[error[:200]] += 1
         self._consumer.errors.clear()
         positions = self._consumer.positions
-        return not records or producer.send_offsets(positions, self._consumer.group_metadata())
+        group = self._consumer.group_id if self._java else self._consumer.group_metadata()
+        return not records or producer.send_offsets(positions, group)
 
     def _start(self) -> RecordedTransactions:
         self._lives += 1
@@ -108,7 +114,10 @@ class _Application:
             "linger.ms": 5,
         }
         producer = RecordedTransactions(
-            self._recorder, process=f"{self._options.name}-life-{self._lives}", config=config
+            self._recorder,
+            process=f"{self._options.name}-life-{self._lives}",
+            config=config,
+            make=self._java.new_producer if self._java else Producer,
         )
         producer.open()
         self._producer = producer
@@ -140,3 +149,5 @@ class _Application:
 
     def close(self) -> None:
         self._consumer.close()
+        if self._java:
+            self._java.close()

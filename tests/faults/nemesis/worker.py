@@ -106,6 +106,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--history", type=Path, required=True)
     parser.add_argument("--rate", type=float, default=100.0, help="records, or transactions, a second")
     parser.add_argument("--value-bytes", type=int, default=200)
+    parser.add_argument("--kafka-home", type=Path, help="transactions by the Java client in DIR/libs")
     return parser
 
 

@@ -222,9 +222,10 @@ CASES: list[Case] = [
 ]
 
 
-def judged(b: HistoryBuilder, *, version_1: bool = False) -> Verdict:
+def judged(b: HistoryBuilder, *, version_1: bool = False, version_2: tuple[str, ...] = ()) -> Verdict:
     has_final_read = any(operation.final for operation in b.operations)
-    return check(b.history(), CheckOptions(final_read=has_final_read, version_1=version_1))
+    options = CheckOptions(final_read=has_final_read, version_1=version_1, version_2=version_2)
+    return check(b.history(), options)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
@@ -316,6 +317,7 @@ def test_what_version_1_may_tear_is_counted_where_a_fault_lasted_at_the_end_befo
     verdict = judged(exposed, version_1=True)
     assert verdict.bad == {}
     assert verdict.counted == both
+    assert judged(exposed, version_1=True, version_2=("p",)).bad == both
 
 
 # --- what is no history -------------------------------------------------------------------------------------

@@ -44,19 +44,26 @@ def test_a_recovery_under_another_fault_is_not_counted() -> None:
 def test_transactions_are_counted_by_their_ends() -> None:
     ends = [
         Operation(
-            process="p",
+            process=process,
             f=Function.TRANSACTION,
             type=outcome,
             t_invoke_ns=0,
-            t_return_ns=1,
-            transaction=f"t{number}",
+            t_return_ns=seconds * SECOND,
+            transaction=f"t{seconds}",
         )
-        for number, outcome in enumerate([Outcome.OK, Outcome.INFO, Outcome.OK])
+        for seconds, outcome, process in [
+            (1, Outcome.OK, "java-1-life-1"),
+            (7, Outcome.INFO, "java-1-life-2"),
+            (9, Outcome.OK, "p"),
+            (12, Outcome.OK, "java-2-life-1"),
+        ]
     ]
-    assert transactions_of([*ends, sent(0, 1, 2)]) == {
-        "transactions committed": 2,
+    assert transactions_of([*ends, sent(0, 1, 2)], version_2="java-") == {
+        "transactions committed": 3,
+        "of them under version 2": 2,
         "transactions aborted": 0,
         "transactions of unknown outcome": 1,
+        "longest time without a commit s": 8.0,
     }
 
 
