@@ -201,10 +201,10 @@ class ProducerStates:
 
     @property
     def last_batches_from(self) -> int:
-        """Return where the oldest of the producers' last batches begins, markers included; without any, the
-        end."""
+        """Return where the oldest of the producers' last batches begins, or of the markers of those that have
+        none in their epoch; without any, the end."""
         firsts = (
-            max(p.batches[-1].first_offset if p.batches else UNKNOWN_OFFSET, p.marker_offset)
+            p.batches[-1].first_offset if p.batches else p.marker_offset
             for p in self._producers.values()
             if p.batches or p.marker_offset >= 0
         )

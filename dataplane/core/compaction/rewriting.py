@@ -153,8 +153,9 @@ class _Boundaries:
 
     The last batch of each leader epoch: without it a sound replica would be told to cut its log below its
     high watermark (KIP-101). The last data batch: the writer of a coordinator's topic is judged by it. The
-    last batch of each producer from the round's floor on, PRODUCERS_MAX at most as in the leader's memory.
-    The last of all: the round's end stays the end of a batch.
+    last batch of each producer from the round's floor on, and the last with a sequence of the same epoch
+    behind which there are markers only, PRODUCERS_MAX at most as in the leader's memory: the next one has to
+    follow it. The last of all: the round's end stays the end of a batch.
     """
 
     __slots__ = ("_by_epoch", "_by_producer", "_last", "_last_data", "_producers_floor")
@@ -162,7 +163,8 @@ class _Boundaries:
     def __init__(self, producers_floor: int) -> None:
         self._producers_floor = producers_floor
         self._by_epoch: dict[int, int] = {}
-        self._by_producer: OrderedDict[int, int] = OrderedDict()
+        #: (epoch, last with a sequence, -1 without one; last)
+        self._by_producer: OrderedDict[int, tuple[int, int, int]] = OrderedDict()
         self._last_data = self._last = -1
 
     def add(self, header: BatchHeader) -> None:
@@ -170,7 +172,12 @@ class _Boundaries:
         if not header.is_control:
             self._last_data = header.base_offset
         if header.has_producer_id and header.base_offset >= self._producers_floor:
-            self._by_producer[header.producer_id] = header.base_offset
+            with_sequence = header.base_offset
+            if header.is_control:
+                epoch, with_sequence, _ = self._by_producer.get(header.producer_id, (-1, -1, -1))
+                if epoch != header.producer_epoch:
+                    with_sequence = -1
+            self._by_producer[header.producer_id] = header.producer_epoch, with_sequence, header.base_offset
             self._by_producer.move_to_end(header.producer_id)
             if len(self._by_producer) > PRODUCERS_MAX:
                 self._by_producer.popitem(last=False)
@@ -181,7 +188,7 @@ class _Boundaries:
         return (
             offset in (self._last, self._last_data)
             or self._by_epoch.get(header.leader_epoch) == offset
-            or self._by_producer.get(header.producer_id) == offset
+            or offset in self._by_producer.get(header.producer_id, ())[1:]
         )
 
 

@@ -251,10 +251,11 @@ def test_what_has_ended_is_forgotten_when_it_is_committed() -> None:
     assert transactions.ended == ()
 
 
-def test_the_last_batches_of_producers_begin_with_their_markers() -> None:
+def test_the_last_batches_of_producers_begin_with_their_data_or_else_with_their_markers() -> None:
     """A round of compaction keeps them: they are what a log that is read again knows of the producer."""
-    states = states_after(data(0, offset=3), end(offset=8), end(offset=6, pid=9))
-    assert states.last_batches_from == 6
+    other = end(offset=6, pid=9)
+    assert states_after(data(0, offset=3), end(offset=8), other).last_batches_from == 3
+    assert states_after(data(0, offset=3), end(offset=8, epoch=1), other).last_batches_from == 6
 
 
 # Entries.

@@ -16,6 +16,7 @@ from dataplane.storage.aborted_index import aborted_path
 from dataplane.storage.partition_log import PartitionLog
 from springtide.contract.epochs import LeaderEpoch
 from springtide.contract.session import ShutdownKind
+from springtide.wire.errors import ErrorCode
 from springtide.wire.markers import Outcome
 from springtide.wire.record_batch import BatchHeader, decode_header
 from springtide.wire.records import NewRecord, encode_batch, iter_records
@@ -208,7 +209,7 @@ def shapes(log: PartitionLog) -> list[tuple[int, int, bool]]:
 
 def test_an_aborted_record_replaces_no_older_one() -> None:
     _, log = compacted(keyed(0, [1]), keyed(1, [1], 7), marker(2, 7), keyed(3, [2]))
-    assert shapes(log) == [(0, 1, False), (2, 1, True), (3, 1, False)]
+    assert shapes(log) == [(0, 1, False), (1, 0, False), (2, 1, True), (3, 1, False)]
 
 
 def test_a_committed_record_replaces_an_older_one() -> None:
@@ -278,6 +279,25 @@ def test_the_last_marker_of_a_producer_stays_and_fences_after_the_loss_of_all_sn
     log = opened(open_log(disk, last_shutdown=ShutdownKind.PROCESS_CRASH, options=NO_TAIL))
     (view,) = log.producers.active_producers()
     assert (view.producer_epoch, view.coordinator_epoch) == (5, 9)
+
+
+def test_a_producer_goes_on_in_its_sequence_after_the_loss_of_all_snapshots() -> None:
+    """Its last batch stays behind its marker, empty: under version 1 the next transaction has the same epoch,
+    and its first batch does not begin at sequence 0."""
+    disk, log = compacted(keyed(0, [1], 7), marker(1, 7, Outcome.COMMIT), keyed(2, [1]))
+    for name in disk.listdir(DIRECTORY):
+        if name.endswith(".snapshot"):
+            disk.unlink(f"{DIRECTORY}/{name}")
+    log.abandon()
+    log = opened(open_log(disk, last_shutdown=ShutdownKind.PROCESS_CRASH, options=NO_TAIL))
+    assert log.producers.check(decode_header(keyed(4, [2], 7, sequence=1))) is ErrorCode.NONE
+    assert shapes(log) == [(0, 0, False), (1, 1, True), (2, 1, False)]
+
+
+def test_of_an_earlier_epoch_no_batch_stays() -> None:
+    """Under version 2 a marker has the next transaction's epoch."""
+    _, log = compacted(keyed(0, [1], 7), marker(1, 7, Outcome.COMMIT, producer_epoch=1), keyed(2, [1]))
+    assert shapes(log) == [(1, 1, True), (2, 1, False)]
 
 
 @pytest.mark.parametrize("is_swapped", [False, True])
