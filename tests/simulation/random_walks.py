@@ -1,4 +1,4 @@
-"""Seeds of the random walks of the groups' machine (tests/kit/coordinator), for teeth.py."""
+"""Seeds of the random walks of coordinators' machines (tests/kit/coordinator), for teeth.py."""
 
 from __future__ import annotations
 
@@ -10,8 +10,13 @@ from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
 from tests.kit.coordinator.group_walk import GroupWalk
 from tests.kit.coordinator.pending_walk import PendingWalk
+from tests.kit.coordinator.transaction_walk import TransactionWalk
 
-WALKS: dict[str, type[RuleBasedStateMachine]] = {"groups": GroupWalk, "pending offsets": PendingWalk}
+WALKS: dict[str, type[RuleBasedStateMachine]] = {
+    "groups": GroupWalk,
+    "pending offsets": PendingWalk,
+    "transactions": TransactionWalk,
+}
 TIMES = 20
 STEPS = 40
 

@@ -1,5 +1,5 @@
-"""Bugs of transactions. Those of the offsets that a transaction commits: a random walk hunts them
-(tests/kit/coordinator/pending_walk.py)."""
+"""Bugs of transactions. Those of the offsets that a transaction commits, and of what a shard of transactions
+takes back: random walks hunt them (tests/kit/coordinator/pending_walk.py, transaction_walk.py)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ from coordinator.core.groups.pending import PendingOffsets
 from coordinator.core.groups.registry import Registry, Turn
 from coordinator.core.groups.requests import CommitPendingOffsets, EndPendingOffsets
 from coordinator.core.pending_records import EndedTransaction, PendingOffset
+from coordinator.core.transactions.store import TransactionStore
 from springtide.wire.errors import ErrorCode
 from springtide.wire.markers import Outcome
 from tests.simulation.planted.plant import Patches, plant
 
 _offsets = partial(plant, walks="pending offsets", breaks="I32", seeds_max=40)
+_walk = partial(plant, walks="transactions", seeds_max=40)
 
 JUDGE = transactions._judge
 END = transactions._end
@@ -176,3 +178,13 @@ def an_abort_leaves_offsets_pending() -> Patches:
             del turn.records[before:-1]
 
     return [(transactions, "_end", end)]
+
+
+@_walk(breaks="I31", seen="a refused step stays in memory, and the next one goes on from it")
+def a_refused_step_of_a_transaction_is_not_undone() -> Patches:
+    return [(TransactionStore, "undo", lambda self, offset: None)]
+
+
+@_walk(breaks="I32", seen="redpanda#3616: a decision is told before it is committed, and then taken back")
+def a_transaction_is_never_under_way() -> Patches:
+    return [(TransactionStore, "is_under_way", lambda self, transactional_id: False)]

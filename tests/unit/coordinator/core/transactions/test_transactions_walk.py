@@ -1,4 +1,5 @@
-"""Transactions in a random world (tests/kit/coordinator/transaction_walk.py says what must hold)."""
+"""Transactions in a random world (tests/kit/coordinator/transaction_walk.py says what must hold): few steps,
+for the proof walks further (tests/simulation/random_walks.py)."""
 
 from __future__ import annotations
 
@@ -7,4 +8,4 @@ from hypothesis import settings
 from tests.kit.coordinator.transaction_walk import TransactionWalk
 
 TestTransactionWalk = TransactionWalk.TestCase
-TestTransactionWalk.settings = settings(max_examples=60, stateful_step_count=40)
+TestTransactionWalk.settings = settings(max_examples=15, stateful_step_count=40)
