@@ -12,11 +12,13 @@ moment between two operations of the disk the ledger says:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from dataplane.core.leader_epochs import EpochStart
+from dataplane.core.producer_state import ProducerStates
+from dataplane.core.transactions import AbortedEntry, marker_in
 from dataplane.storage.checkpoints import PartitionKey
 from dataplane.storage.log_settings import PartitionId
 from springtide.contract.session import ShutdownKind
@@ -39,16 +41,25 @@ class Node:
         self.children: dict[bytes, Node] = {}
         self.original: Node | None = None
 
-    def history(self) -> list[BatchHeader]:
-        """Everything from the beginning to this batch, compacted or not."""
-        found: list[BatchHeader] = []
+    def history(self) -> list[Node]:
+        """Everything from the beginning to this batch, as it was before any compaction."""
+        found: list[Node] = []
         node: Node | None = self
         while node is not None:
             while node.original is not None:
                 node = node.original
-            found.append(node.header)
+            found.append(node)
             node = node.parent
         return found[::-1]
+
+
+def replayed(nodes: Iterable[Node], *, now_ms: int = 0) -> tuple[ProducerStates, list[AbortedEntry]]:
+    """Return what these batches tell of producers, and which transactions are aborted."""
+    states = ProducerStates()
+    entries = [
+        states.update(node.header, now_ms=now_ms, marker=marker_in(node.header, node.batch)) for node in nodes
+    ]
+    return states, [entry for entry in entries if entry is not None]
 
 
 class Incarnation:

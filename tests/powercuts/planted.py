@@ -13,7 +13,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
+from dataplane.core.producer_state import ProducerStates
+from dataplane.core.transactions import PartitionTransactions
 from dataplane.storage import (
+    aborted_index,
     checkpoints,
     compaction,
     directory_claim,
@@ -27,6 +30,7 @@ from dataplane.storage import (
     round_file,
     scan,
 )
+from dataplane.storage.aborted_index import AbortedIndex, TornAbortedIndex
 from dataplane.storage.compaction import CompactionPass
 from dataplane.storage.directory_claim import DirectoryClaim
 from dataplane.storage.disk import replace_durably
@@ -313,3 +317,52 @@ def nothing_flushed_before_a_pass() -> Patches:
             original(self)
 
     return [(CompactionPass, "write", write)]
+
+
+@plant(breaks="a snapshot of producers keeps the transactions that are open (redpanda 30003)")
+def snapshot_forgets_what_is_open() -> Patches:
+    original = ProducerStates._encoded_transactions
+
+    def encoded(self: ProducerStates) -> bytes:
+        known = self.transactions
+        self.transactions = PartitionTransactions((), known.ended)
+        try:
+            return original(self)
+        finally:
+            self.transactions = known
+
+    return [(ProducerStates, "_encoded_transactions", encoded)]
+
+
+@plant(breaks="what is aborted is durable with its segment, and told again where it is torn")
+def aborted_lost_by_a_cut() -> Patches:
+    original = aborted_index._read
+
+    def read(used: Any, path: str) -> Any:
+        try:
+            return original(used, path)
+        except TornAbortedIndex:
+            return []
+
+    return [(AbortedIndex, "fsync", lambda _self: None), (aborted_index, "_read", read)]
+
+
+@plant(breaks="a start finds what is aborted in closed segments")
+def aborted_not_found_by_a_start() -> Patches:
+    return [(recovery._Recovery, "_find_aborted", lambda _self, _segment: None)]
+
+
+@plant(breaks="what is aborted is cut with the log")
+def aborted_outlives_a_cut() -> Patches:
+    return [(AbortedIndex, "truncate", lambda _self, _log_offset: None)]
+
+
+@plant(breaks="a pass keeps what is aborted of a transaction that it has cleaned in part (KAFKA-13727)")
+def aborted_lost_by_a_pass() -> Patches:
+    original, replace_with = rewritten_files._Rewriting._close, AbortedIndex.replace
+
+    def close(self: Any, output: Any, end_offset: int) -> None:
+        with patch.object(AbortedIndex, "replace", lambda index, _entries: replace_with(index, [])):
+            original(self, output, end_offset)
+
+    return [(rewritten_files._Rewriting, "_close", close)]

@@ -12,7 +12,9 @@ Each finding begins with the rule that it breaks:
     epochs     the leader epochs contradict the batches, or a promised one is gone, or one never was
     rounds     a round of compaction that is to be applied is not known, or one that is not; or what a leader
                told of its own log
-    producers  a stored batch would be stored again, or a retry be answered for bytes that are gone
+    producers  a stored batch would be stored again, or a retry be answered for bytes that are gone; or a
+               transaction is open that has ended, or the reverse
+    aborted    a record is told to be aborted that is not, or one is not told that is
     again      a second recovery of the same bytes, or a crash after the first, comes to something else
 """
 
@@ -25,6 +27,7 @@ from dataplane.core.compaction.known import KnownRounds, PlacedRound
 from dataplane.core.leader_epochs import EpochStart
 from dataplane.core.log_port import LogError
 from dataplane.core.producer_state import Duplicate, ProducerStates
+from dataplane.core.transactions import AbortedRanges
 from dataplane.storage.checkpoints import PartitionKey
 from dataplane.storage.disk import Disk
 from dataplane.storage.log_dir import QUARANTINE, LogDir, StrayDirectory, open_log_dir
@@ -36,7 +39,7 @@ from springtide.wire.errors import ErrorCode
 from springtide.wire.framing import FileChunk
 from springtide.wire.record_batch import crc_is_valid, decode_header, iter_headers
 from tests.kit.dataplane.log_dirs import load_all
-from tests.powercuts.ledger import Expected, ExpectedLog, Node
+from tests.powercuts.ledger import Expected, ExpectedLog, Node, replayed
 from tests.powercuts.workload import BOOT_ID, BROKER_ID, OPTIONS
 
 READ_BYTES = 1500
@@ -46,11 +49,14 @@ NOW_MS = 10_000_000
 
 @dataclass(frozen=True, slots=True)
 class RecoveredLog:
+    """aborted: where the batches begin of whose records a reader is told that they are aborted."""
+
     start_offset: int
     end_offset: int
     batches: tuple[bytes, ...]
     epochs: tuple[EpochStart, ...]
     producers: tuple[object, ...]
+    aborted: tuple[int, ...]
     rounds: tuple[PlacedRound, ...]
     applied_below: int
     whole_from: int
@@ -148,11 +154,13 @@ def differences(first: Recovered, again: Recovered, expected: Expected) -> list[
 
 def _take(found: Recovered, log_dir: LogDir, key: PartitionKey, log: PartitionLog) -> None:
     batches: list[bytes] = []
+    aborted: list[int] = []
     log_offset = log.log_start_offset
     while log_offset < log.log_end_offset:
         piece = log.read(log_offset, max_bytes=READ_BYTES, end_offset=log.log_end_offset)
         if not piece.size_bytes:
             break
+        told = AbortedRanges(log.aborted_in(log_offset, piece.next_offset))
         for part in piece.parts:
             data = (
                 part.source.pread(part.length, part.position) if isinstance(part, FileChunk) else bytes(part)
@@ -162,6 +170,8 @@ def _take(found: Recovered, log_dir: LogDir, key: PartitionKey, log: PartitionLo
                 if not crc_is_valid(memoryview(batch), header):
                     found.problems.append(f"chain: {key}: CRC at offset {header.base_offset}")
                 batches.append(batch)
+                if header.record_count and told.hold(header):
+                    aborted.append(header.base_offset)
         log_offset = piece.next_offset
     found.logs[key] = RecoveredLog(
         log.log_start_offset,
@@ -169,6 +179,7 @@ def _take(found: Recovered, log_dir: LogDir, key: PartitionKey, log: PartitionLo
         tuple(batches),
         log.epochs.entries,
         _remembered(log.producers),
+        tuple(aborted),
         log.rounds.pending,
         _applied_below(log),
         log.rounds.whole_from,
@@ -184,7 +195,13 @@ def _names_aside(disk: Disk, path: str) -> list[str]:
 def _remembered(states: ProducerStates) -> tuple[object, ...]:
     """All but when each was last heard of: a recovery hears of everybody at once."""
     return tuple(
-        (producer_id, producer.producer_epoch, producer.run, producer.batches)
+        (
+            producer_id,
+            producer.producer_epoch,
+            producer.run,
+            producer.batches,
+            states.transactions.first_offset_of(producer_id),
+        )
         for producer_id, producer in sorted(states._producers.items())
     )
 
@@ -303,10 +320,14 @@ def _judge_rounds(log: RecoveredLog, expected: ExpectedLog) -> list[str]:
 def _judge_producers(log: RecoveredLog, path: Sequence[Node], states: ProducerStates) -> list[str]:
     """Against a replay of all that was ever in this log, deleted or not: a retry of what is stored must not
     be stored again, and only what is stored may be answered as a duplicate."""
-    replay = ProducerStates()
-    for header in path[-1].history():
-        replay.update(header, now_ms=NOW_MS)
+    replay, entries = replayed(path[-1].history(), now_ms=NOW_MS)
+    due = AbortedRanges(entries)
     wrong = []
+    aborted = tuple(
+        node.header.base_offset for node in path if node.header.record_count and due.hold(node.header)
+    )
+    if aborted != log.aborted:
+        wrong.append(f"aborted: {log.aborted}, by the log {aborted}")
     in_log = {node.header.producer_id for node in path if node.header.base_offset >= log.start_offset}
     views = {view.producer_id: view for view in states.active_producers()}
     for view in replay.active_producers():
@@ -314,7 +335,7 @@ def _judge_producers(log: RecoveredLog, path: Sequence[Node], states: ProducerSt
             wrong.append(f"producers: {views.get(view.producer_id)}, by the log {view}")
     for node in path:
         header = node.header
-        if header.producer_id < 0 or header.base_offset < log.start_offset:
+        if header.producer_id < 0 or header.is_control or header.base_offset < log.start_offset:
             continue
         should, does = replay.check(header), states.check(header)
         # Where compaction took later batches, the five that are remembered reach back to this one: its own

@@ -25,11 +25,12 @@ from dataplane.storage.recovery import OpenedLog
 from springtide.contract.epochs import BrokerEpoch, LeaderEpoch
 from springtide.contract.session import ShutdownKind
 from springtide.wire.fetch_response import Compacted
+from springtide.wire.markers import Outcome, encode_marker
 from springtide.wire.record_batch import decode_header
 from springtide.wire.records import NewRecord, encode_batch
 from tests.kit.dataplane.log_dirs import load_all
 from tests.kit.memory.disk import SECTOR_BYTES, MemoryDisk
-from tests.powercuts.ledger import Incarnation, Ledger
+from tests.powercuts.ledger import Incarnation, Ledger, replayed
 from tests.powercuts.reporting_disk import ReportingDisk
 
 BROKER_ID = 1
@@ -37,6 +38,8 @@ BOOT_ID = "boot-1"
 CLUSTER_ID = "cluster"
 PARTITIONS_MAX = 3
 PRODUCERS = 3
+TRANSACTIONAL = range(1, PRODUCERS)
+"""Producers that write in transactions only, but not where batches are whole sectors: a marker is none."""
 OPTIONS = LogOptions(segment_bytes=4096, index_interval_bytes=900, tail_bytes_max=4096)
 """Small, so that everything that happens to a log happens within a few dozen operations."""
 
@@ -92,6 +95,8 @@ class Workload:
         # Drawn on every disk, so that one seed is one workload.
         disk.syncs_all = self._random.random() < 0.5
         self._sequences: dict[tuple[PartitionKey, int], int] = {}
+        #: The producers with an open transaction.
+        self._opened: dict[PartitionKey, set[int]] = {}
         self._created = 0
         self._deleted: list[tuple[PartitionKey, str]] = []
         self._quarantined: list[PartitionId] = []
@@ -230,7 +235,9 @@ class Workload:
         """Append a round, which is committed at once, perhaps more behind it, and begin to apply it."""
         from_offset = 0 if log.compacted is None else log.compacted.reaches
         first_offset = max(from_offset, log.log_start_offset)
-        ends = [node.header.next_offset for node in known.chain if node.header.next_offset > first_offset]
+        stable = log.producers.transactions.last_stable_offset(log.log_end_offset)
+        ends = [node.header.next_offset for node in known.chain]
+        ends = [end_offset for end_offset in ends if first_offset < end_offset <= stable]
         if not ends:
             return False
         end_offset = self._random.choice(ends)
@@ -248,11 +255,12 @@ class Workload:
             self.append(log, known)
         known.high_watermark = committed
         keys_max = self._random.choice((2, 1_000))
+        _, aborted = replayed(known.chain)
         self._passes[key] = PassUnderWay(
             log.begin_compaction(PlacedRound(applied_at, round_), now_ms=self._now_ms, keys_max=keys_max),
             applied_at,
             log.segments[0].base_offset,
-            Rewrite(round_, from_offset=from_offset, keys_max=keys_max),
+            Rewrite(round_, from_offset=from_offset, keys_max=keys_max, aborted=aborted),
         )
         return True
 
@@ -300,6 +308,7 @@ class Workload:
         self.ledger.created(key)
         for producer_id in range(PRODUCERS):
             self._sequences.pop((key, producer_id), None)
+        self._opened.pop(key, None)
 
     def delete(self) -> None:
         key = self._any_key()
@@ -388,6 +397,21 @@ class Workload:
         producer_id = self._random.randint(-1, PRODUCERS - 1)
         records = self._random.choice((1, 1, 2, 5))
         sequence = -1
+        is_transactional = producer_id in TRANSACTIONAL and not self._has_whole_sectors
+        if is_transactional:
+            opened = self._opened.setdefault((known.partition.topic_id, known.partition.partition), set())
+            if producer_id in opened and self._random.random() < 0.4:
+                opened.remove(producer_id)
+                return encode_marker(
+                    self._random.choice(tuple(Outcome)),
+                    coordinator_epoch=0,
+                    producer_id=producer_id,
+                    producer_epoch=0,
+                    base_offset=base_offset,
+                    leader_epoch=leader_epoch,
+                    timestamp_ms=self._now_ms,
+                )
+            opened.add(producer_id)
         if producer_id >= 0:
             key = ((known.partition.topic_id, known.partition.partition), producer_id)
             sequence = self._sequences.get(key, 0)
@@ -404,6 +428,7 @@ class Workload:
                 producer_id=producer_id,
                 producer_epoch=0 if producer_id >= 0 else -1,
                 base_sequence=sequence,
+                is_transactional=is_transactional,
             )
 
         if not self._has_whole_sectors:
@@ -425,6 +450,7 @@ class Workload:
             self._sequences[key, producer_id] = 0
         for view in log.producers.active_producers():
             self._sequences[key, view.producer_id] = view.last_sequence + 1
+        self._opened[key] = set(log.producers.transactions.open)
 
 
 CRASHED = frozenset({ShutdownKind.PROCESS_CRASH, ShutdownKind.MACHINE_CRASH})

@@ -7,6 +7,7 @@ ghost is never compacted; what a replica holds is held against it.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from random import Random
@@ -16,6 +17,7 @@ from dataplane.core.compaction.rounds import CompactionOptions
 from dataplane.core.log_port import SuspectBytes
 from dataplane.storage.compaction import PassPutOff
 from springtide.contract.partition_state import PartitionKey
+from springtide.wire.markers import Outcome, read_marker
 from springtide.wire.record_batch import BatchHeader
 from springtide.wire.records import NewRecord, Record, iter_records
 from tests.simulation.violation import Violation
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from tests.simulation.broker_node import BrokerNode
     from tests.simulation.cluster import Cluster
     from tests.simulation.options import ClusterOptions
+    from tests.simulation.oracle import Ghost
 
 TOMBSTONES = 0.3
 """Of the records that clients produce."""
@@ -86,6 +89,8 @@ class Compacting:
         )
         if effects:
             node.cluster.marks.reached("round.decided")
+            if replica.log.producers.transactions.open:
+                node.cluster.marks.reached("transaction.open.at.a.round")
             node.run(key, effects)
 
     def _apply(self, key: PartitionKey) -> None:
@@ -106,26 +111,44 @@ class Compacting:
 
 
 def check_table(cluster: Cluster, who: str, key: PartitionKey, log: Any, high_watermark: int) -> None:
-    """I35: the newest value of each key survives, and no deleted key returns. Not of a log that is still
-    being copied or has rotten bytes, nor where an operator chose such a log."""
+    """I35: of what is committed the newest value of each key survives, and no deleted key returns. Not of a
+    log that is still being copied or has rotten bytes, nor where an operator chose such a log."""
     ghost, rounds = cluster.oracle.ghosts[key], log.rounds
     end_offset = min(high_watermark, ghost.end_offset)
     if key in cluster.oracle.torn or end_offset < rounds.compacted_to or log.at_rest:
         return
     start_offset = log.log_start_offset
-    held = _table(log.batches, start_offset, end_offset)
-    expected = _table(zip(ghost.headers, ghost.data, strict=True), start_offset, end_offset)
+    unread = uncommitted(ghost, end_offset)
+    held = _table(log.batches, start_offset, end_offset, unread)
+    expected = _table(zip(ghost.headers, ghost.data, strict=True), start_offset, end_offset, unread)
     if held != expected:
         wrong = {k: (held.get(k), expected.get(k)) for k in held.keys() | expected.keys()}
         found = {k: pair for k, pair in wrong.items() if pair[0] != pair[1]}
         raise Violation("I35", f"{key} on {who} holds (what it should be second): {found}")
 
 
-def _table(batches: Any, start_offset: int, end_offset: int) -> Table:
-    """Return the newest value of each key in [start_offset, end_offset) that is not deleted."""
+def uncommitted(ghost: Ghost, end_offset: int) -> set[int]:
+    """Return where the batches begin that are of no transaction committed below an offset."""
+    opened: defaultdict[int, list[int]] = defaultdict(list)
+    found: set[int] = set()
+    for header, data in zip(ghost.headers, ghost.data, strict=True):
+        if not header.is_transactional or header.next_offset > end_offset:
+            continue
+        if not header.is_control:
+            opened[header.producer_id].append(header.base_offset)
+            continue
+        marker, batches = read_marker(data, header), opened.pop(header.producer_id, ())
+        if marker is not None and marker.outcome is Outcome.ABORT:
+            found.update(batches)
+    return found.union(*opened.values())
+
+
+def _table(batches: Any, start_offset: int, end_offset: int, unread: set[int]) -> Table:
+    """Return the newest value of each key in [start_offset, end_offset) that is not deleted. unread: see
+    `uncommitted`."""
     table: Table = {}
     for header, data in batches:
-        if header.is_control or header.next_offset > end_offset:
+        if header.is_control or header.next_offset > end_offset or header.base_offset in unread:
             continue
         for record in _records(data):
             if record.offset >= start_offset:

@@ -21,6 +21,7 @@ from coordinator.core.transactions.requests import (
     PartitionsReply,
     VerifyPartitions,
 )
+from springtide.contract.partition_state import NO_LEADER
 from springtide.wire.errors import ErrorCode
 from tests.simulation.clients import ProduceCall
 from tests.simulation.kinds_brokers import DOWN_MS, back_after, back_down_or_not, draw_ms
@@ -139,4 +140,23 @@ def kill_at_moment(cluster: Cluster, *, moment: str, target: str, after_us: int,
 
     network.interceptors.append(intercept)
     cluster.ongoing.begin(nodes=(), for_ms=for_ms, end=lambda: network.interceptors.remove(intercept))
+    return True
+
+
+def _draw_deletion(cluster: Cluster, random: Random) -> Arguments | None:
+    shards: Any = cluster.shards
+    if not cluster.options.transactions or cluster.options.compacted or not shards.payments_keys:
+        return None
+    key = random.choice(shards.payments_keys)
+    state, committed = cluster.truth(key), cluster.oracle.ghosts[key].batches
+    if state is None or state.leader == NO_LEADER or not committed:
+        return None
+    before = random.choice((-1, committed[-1].base_offset, random.choice(committed).base_offset))
+    return {"topic": key[0], "partition": key[1], "broker": state.leader, "before": before}
+
+
+@kind(_draw_deletion, weight=0, family="transactions")
+def delete_transactions(cluster: Cluster, *, topic: str, partition: int, broker: int, before: int) -> bool:
+    """A client deletes what is committed, open transactions or not, or the beginning of it (I37)."""
+    cluster.clients.delete((topic, partition), broker, before)
     return True

@@ -179,6 +179,8 @@ DECLARED: dict[str, int] = {
     "transaction.new.producer.id": WATCHED,
     "transaction.message.late": WATCHED,
     "transaction.killed.between.steps": WATCHED,
+    "transaction.deleted.while.open": WATCHED,
+    "transaction.open.at.a.round": WATCHED,
     # What operators do.
     "deletion.done": COMMON,
     "minimum.in.force": COMMON,

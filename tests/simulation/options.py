@@ -212,6 +212,7 @@ def of_family(options: ClusterOptions, family: str) -> ClusterOptions:
     that of two releases processes are of either."""
     options = replace(options, family=family, mixed=family == "mixed")
     if family == "transactions":
+        compacted = options.compacted or options.pace_ms % 2 == 0  # half of the seeds
         return replace(
             options,
             transactions=True,
@@ -225,7 +226,8 @@ def of_family(options: ClusterOptions, family: str) -> ClusterOptions:
             topics_max=0,
             plans=False,
             over_budget=False,
-            compacted=False,
+            compacted=compacted,
+            in_flight_max=1 if compacted else options.in_flight_max,
         )
     if family != "workers":
         return options

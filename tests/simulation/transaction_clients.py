@@ -201,8 +201,12 @@ class TransactionClient:
         sequence = self._sequences.get(number, 0)
         value = f"{self.name}/{self.number}/{number}/{sequence}"
         at_ms = WALL_START_MS + self.shards.cluster.events.now_ms
+        records = [NewRecord(timestamp=at_ms, key=None, value=value.encode())]
+        if self.shards.cluster.options.compacted:  # one key of all producers' is written, another one deleted
+            key, other = self.random.sample((b"a", b"b", b"c"), 2)
+            records = [records[0]._replace(key=key), records[0]._replace(key=other, value=None)]
         batch = encode_batch(
-            [NewRecord(timestamp=at_ms, key=None, value=value.encode())],
+            records,
             producer_id=self._owner[0],
             producer_epoch=self._owner[1],
             base_sequence=sequence,
@@ -217,7 +221,7 @@ class TransactionClient:
         )
         if reply.error is not ErrorCode.NONE:
             raise GivesUp
-        self._sequences[number] = sequence + 1
+        self._sequences[number] = sequence + len(records)
         transaction.acked.append(value)
 
     def _commit_offsets(self, transaction: SimulatedTransaction) -> Script:

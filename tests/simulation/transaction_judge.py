@@ -27,13 +27,15 @@ from dataplane.core.fetch_session import FetchPosition
 from dataplane.core.replica import Replica
 from dataplane.core.transactions import IsolationLevel
 from springtide.contract.epochs import LeaderEpoch
-from springtide.contract.partition_state import NO_LEADER, PartitionKey
+from springtide.contract.partition_state import NO_LEADER, PartitionKey, PartitionState
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch_response import AbortedTransaction
 from springtide.wire.markers import Outcome, read_marker
 from springtide.wire.record_batch import iter_headers
-from springtide.wire.records import iter_records
+from springtide.wire.records import Record, iter_records
 from tests.simulation.clients import REQUEST_TIMEOUT_MS, ReadAnswer, ReadCall
+from tests.simulation.compaction import uncommitted
+from tests.simulation.oracle import headers_of
 from tests.simulation.violation import Violation
 
 if TYPE_CHECKING:
@@ -71,8 +73,8 @@ class SimulatedTransaction:
 class CommittedReader:
     """Reads one partition as a consumer with isolation.level=read_committed."""
 
-    def __init__(self) -> None:
-        self.position = 0
+    def __init__(self, position: int = 0) -> None:
+        self.position = position
         self.values: list[str] = []
 
     def take(self, parts: Iterable[bytes], aborted: Iterable[AbortedTransaction]) -> list[str]:
@@ -86,24 +88,25 @@ class CommittedReader:
                 while waiting and waiting[0].first_offset <= header.next_offset - 1:
                     active.add(waiting.pop(0).producer_id)
                 if header.is_control:
-                    marker = read_marker(batch, header)
+                    marker = read_marker(batch, header) if header.is_transactional else None
                     if marker is not None and marker.outcome is Outcome.ABORT:
                         active.discard(header.producer_id)
                 elif header.base_offset >= self.position and header.producer_id not in active:
-                    added += (bytes(record.value or b"").decode() for record in iter_records(batch))
+                    added += _values(iter_records(batch))
                 self.position = max(self.position, header.next_offset)
         self.values += added
         return added
 
 
 class TransactionJudge:
-    """stable: by partition and offset, the last stable offset of a replica whose high watermark it is."""
+    """opened: by partition and offset, where the transactions begin that are open to a replica whose high
+    watermark it is, by producer."""
 
     def __init__(self, shards: TransactionShards) -> None:
         self.shards = shards
         self.transactions: dict[tuple[str, int], SimulatedTransaction] = {}
         self.readers: dict[PartitionKey, CommittedReader] = {}
-        self.stable: defaultdict[PartitionKey, dict[int, int]] = defaultdict(lambda: {0: 0})
+        self.opened: defaultdict[PartitionKey, dict[int, dict[int, int]]] = defaultdict(lambda: {0: {}})
         self._open: defaultdict[PartitionKey, dict[int, int]] = defaultdict(dict)
         self._judged: defaultdict[PartitionKey, int] = defaultdict(int)
         self._stored: dict[str, StoredTransaction] = {}
@@ -144,7 +147,7 @@ class TransactionJudge:
                 opened.pop(header.producer_id, None)
             elif header.is_transactional:
                 opened.setdefault(header.producer_id, header.base_offset)
-            self.stable[key][header.next_offset] = min(opened.values(), default=header.next_offset)
+            self.opened[key][header.next_offset] = dict(opened)
 
     def _on_records(self, data: bytes) -> None:
         """I32: what is decided stays so."""
@@ -163,14 +166,26 @@ class TransactionJudge:
                 raise Violation("I32", f"{name}: the epoch falls to {stored.producer_epoch}")
 
     def on_replica_touched(self, broker: BrokerNode, key: PartitionKey, replica: Replica) -> None:
-        """I33 of one replica."""
+        """I33 of one replica. What is deleted is not waited for. A transaction's first records may be gone
+        with the log's beginning, or by rounds, and then a copy, or the next process, knows it by those that
+        are left."""
         high_watermark = replica.high_watermark
-        expected = self.stable[key].get(high_watermark)
-        if expected is None:
+        opened = self.opened[key].get(high_watermark)
+        if opened is None:
             return
-        found = replica.last_stable_offset
-        # What was deleted at the log's beginning is stable.
-        expected = max(expected, replica.log.log_start_offset)
+        found, log = replica.last_stable_offset, replica.log
+        expected = min(opened.values(), default=high_watermark)
+        if expected < log.log_start_offset:
+            self.shards.cluster.marks.reached("transaction.deleted.while.open")
+        if expected < max(log.log_start_offset, log.rounds.compacted_to):
+            expected = max(expected, log.log_start_offset)
+            left = (
+                header.base_offset
+                for header in headers_of(log, expected, high_watermark)
+                if not header.is_control
+                and opened.get(header.producer_id, high_watermark) <= header.base_offset
+            )
+            expected = max(expected, min(found, next(left, high_watermark)))
         if found != expected:
             raise Violation(
                 "I33",
@@ -192,6 +207,8 @@ class TransactionJudge:
         def answered(answer: ReadAnswer) -> None:
             if answer.error is ErrorCode.NONE:
                 self._check_read(reader.take(answer.parts, answer.aborted))
+            elif answer.error is ErrorCode.OFFSET_OUT_OF_RANGE:
+                reader.position = max(reader.position, answer.log_start_offset)
             again()
 
         if state is None or state.leader == NO_LEADER:
@@ -242,34 +259,60 @@ class TransactionJudge:
     def check_end(self) -> None:
         visible: set[str] = set()
         for key in self.shards.payments_keys:
-            found = self._read_all(key)
+            written = self._committed(key)
+            values = _values(written)
+            if len(set(values)) != len(values):
+                raise Violation("I23", f"{key}: a value is there twice: {values}")
+            state = self.shards.cluster.truth(key)
+            assert state is not None
+            for broker_id in state.isr:
+                self._check_replica(key, broker_id, state, written)
             known = self.readers[key].values if key in self.readers else []
-            if found[: len(known)] != known:
-                raise Violation("I32", f"{key}: a reader saw {known}, and {found} is there")
-            if len(set(found)) != len(found):
-                raise Violation("I23", f"{key}: a value is read twice: {found}")
-            visible |= set(found)
+            if _of(values, known) != known:
+                raise Violation("I32", f"{key}: a reader saw {known}, and {values} is committed")
+            visible |= set(values)
         offsets = self._offsets()
         for transaction in self.transactions.values():
             self._check(transaction, visible, offsets)
 
-    def _read_all(self, key: PartitionKey) -> list[str]:
-        cluster = self.shards.cluster
-        state = cluster.truth(key)
-        assert state is not None
-        broker = cluster.brokers[state.leader]
+    def _committed(self, key: PartitionKey) -> list[Record]:
+        """Return all that was ever committed to a partition, by its log as it was written."""
+        ghost = self.shards.cluster.oracle.ghosts[key]
+        unread = uncommitted(ghost, ghost.end_offset)
+        return [
+            record
+            for header, data in zip(ghost.headers, ghost.data, strict=True)
+            if not header.is_control and header.base_offset not in unread
+            for record in iter_records(data)
+        ]
+
+    def _check_replica(
+        self, key: PartitionKey, broker_id: int, state: PartitionState, written: list[Record]
+    ) -> None:
+        """I32 of what a replica in sync gives readers of committed records: all that is committed and was not
+        deleted; where it is compacted, of each key at least the newest record."""
+        broker = self.shards.cluster.brokers[broker_id]
         replica = broker.replicas[key]
-        reader = CommittedReader()
+        start_offset = replica.log.log_start_offset
+        reader = CommittedReader(start_offset)
         while reader.position < replica.high_watermark:
-            position = FetchPosition(reader.position, LeaderEpoch(-1), LeaderEpoch(-1))
+            position = FetchPosition(reader.position, state.leader_epoch, LeaderEpoch(-1))
             fetch = ConsumerFetch(position, READ_BYTES_MAX, isolation=IsolationLevel.READ_COMMITTED)
             result, _ = replica.role.on_consumer_fetch(fetch, now_ms=broker.now_ms)
             parts = () if result.records is None else result.records.parts
             before = reader.position
             reader.take([bytes(part) for part in parts], result.aborted or ())  # type: ignore[arg-type]
             if reader.position == before:
+                if broker_id != state.leader:  # it may not be read now
+                    break
                 raise Violation("I34", f"{key} gives no committed record at {before}: {result.error.name}")
-        return reader.values
+        due = [record for record in written if start_offset <= record.offset < reader.position]
+        newest = {record.key or record.value: record for record in due}
+        found, values = reader.values, _values(due)
+        if found != _of(values, found) or not set(_values(newest.values())) <= set(found):
+            raise Violation(
+                "I32", f"{key} on broker {broker_id}: {found} is read, where {values} is committed"
+            )
 
     def _offsets(self) -> dict[str, set[int]]:
         """Return the committed offsets of each client's group: one, if all places have the same."""
@@ -308,3 +351,13 @@ class TransactionJudge:
 
 def _title(key: PartitionKey) -> str:
     return f"payments-{key[1]}"
+
+
+def _values(records: Iterable[Record]) -> list[str]:
+    return [bytes(record.value).decode() for record in records if record.value is not None]
+
+
+def _of(values: Iterable[str], known: Iterable[str]) -> list[str]:
+    """Return those values that are known, in their order."""
+    known = set(known)
+    return [value for value in values if value in known]

@@ -14,9 +14,16 @@ from coordinator.core.transactions import ends, init, machine, state, timeouts
 from coordinator.core.transactions.machine import TransactionMachine
 from coordinator.core.transactions.markers import MarkerBook
 from coordinator.core.transactions.registry import TransactionTurn
+from dataplane.core import leader
+from dataplane.core.compaction import deciding
+from dataplane.core.compaction.known import KnownRounds
+from dataplane.core.compaction.rewriting import Rewrite, _Boundaries
+from dataplane.core.compaction.rounds import Dirt
+from dataplane.core.effects import Effects
 from dataplane.core.leader import Leader
 from dataplane.core.producer_state import ProducerStates
-from dataplane.core.transactions import AbortedEntry, MarkerToWrite, PartitionTransactions
+from dataplane.core.replica import Replica
+from dataplane.core.transactions import AbortedEntry, AbortedRanges, MarkerToWrite, PartitionTransactions
 from springtide.wire.errors import ErrorCode
 from springtide.wire.markers import Marker, Outcome
 from springtide.wire.record_batch import BatchHeader
@@ -26,13 +33,17 @@ from tests.simulation.planted.plant import Patches, plant
 _plant = partial(plant, family="transactions", coordinators=2, breaks="I32", seeds_max=60)
 _lasting = partial(plant, family="transactions", coordinators=2, breaks="I34", seeds_max=60)
 _stable = partial(plant, family="transactions", coordinators=2, breaks="I33", seeds_max=60)
+_compacted = partial(plant, family="transactions", coordinators=2, compacted=True, seeds_max=60)
 
+ADD = _Boundaries.add
+DECIDE_ROUND = Leader.decide_round
 FENCED = state.fenced
 PREPARED = state.prepared
 CHECK_MARKER = ProducerStates.check_marker
 ON_MARKER = PartitionTransactions.on_marker
 STRIKE = MarkerBook.strike
 CHECK_BUMPING = ends._check_bumping
+REWRITTEN = Rewrite._rewritten_in_transaction
 ABORTED_IN = MemoryLog.aborted_in
 
 
@@ -166,3 +177,56 @@ def an_abort_is_taken_for_a_commit() -> Patches:
         return ON_MARKER(self, header, marker._replace(outcome=Outcome.COMMIT))
 
     return [(PartitionTransactions, "on_marker", on_marker)]
+
+
+# --- what goes, and what stays ---------------------------------------------------------------------
+
+
+@_stable(seen="readers of committed records wait for ever for what DeleteRecords took")
+def what_is_deleted_is_waited_for() -> Patches:
+    def stable(self: Replica) -> int:
+        return self.log.producers.transactions.last_stable_offset(self.watermark.offset)
+
+    return [(Replica, "last_stable_offset", property(stable))]
+
+
+@_compacted(breaks="I35", seen="a round takes a record for one that is aborted later")
+def a_round_passes_the_last_stable_offset() -> Patches:
+    def decide_round(self: Leader, dirt: Dirt, *, agreed_ms: int, **times: int) -> Effects:
+        log: Any = self._log
+        options = self._replica.options.compaction
+        if options is not None:
+            lag_ms = options.min_compaction_lag_ms
+            dirt = log.dirt(self._replica.high_watermark, before_ms=agreed_ms - lag_ms)
+        return DECIDE_ROUND(self, dirt, agreed_ms=agreed_ms, **times)
+
+    def due(known: KnownRounds, found: Dirt, *args: Any, last_stable_offset: int, **others: Any) -> Any:
+        end_offset = max(last_stable_offset, found.end_offset)
+        return deciding.due_round(known, found, *args, last_stable_offset=end_offset, **others)
+
+    return [(Leader, "decide_round", decide_round), (leader, "due_round", due)]
+
+
+@_compacted(breaks="I35", seen="a record of an aborted transaction replaces an older one of its key")
+def what_is_aborted_replaces_what_is_not() -> Patches:
+    return [(AbortedRanges, "hold", lambda self, header: False)]
+
+
+@_compacted(breaks="I33", seen="crabka#528: compaction keeps one marker of all")
+def a_marker_goes_before_its_records() -> Patches:
+    def rewritten(self: Rewrite, header: BatchHeader, read: Any) -> Any:
+        if header.is_control and not self._boundaries.holds(header):
+            return None
+        return REWRITTEN(self, header, read)
+
+    return [(Rewrite, "_rewritten_in_transaction", rewritten)]
+
+
+@_compacted(breaks="I23", seen="a producer goes on behind a marker, and its last batch is gone by a round")
+def the_last_batch_before_a_marker_goes() -> Patches:
+    def add(self: _Boundaries, header: BatchHeader) -> None:
+        ADD(self, header)
+        if header.has_producer_id and header.is_control:
+            self._by_producer[header.producer_id] = (-1, -1, header.base_offset)
+
+    return [(_Boundaries, "add", add)]
