@@ -52,7 +52,7 @@ from dataplane.core.fetch_session import FetchPosition
 from dataplane.core.leader_epochs import UNDEFINED_END
 from dataplane.core.log_port import Buffer, LogError
 from dataplane.core.producer_state import CorruptProducerSnapshot, decode_told_states
-from dataplane.core.results import FetchResult, LeaderAnswer
+from dataplane.core.results import FetchResult, LeaderAnswer, ProducersResult
 from dataplane.core.role import ReplicaParts, ReplicaRole, check_position, out_of_range
 from dataplane.core.titles import NewerFormat
 from dataplane.core.watermarks import UNKNOWN_OFFSET
@@ -414,6 +414,11 @@ class Follower(ReplicaRole):
         return None
 
     # Consumers.
+
+    def describe_producers(self, now_ms: int, *, is_copy_enough: bool = False) -> ProducersResult:
+        if not is_copy_enough:
+            return ProducersResult(self.refusal)
+        return ProducersResult(ErrorCode.NONE, tuple(self._log.producers.active_producers()))
 
     def on_consumer_fetch(self, fetch: ConsumerFetch, *, now_ms: int) -> tuple[FetchResult, Effects]:
         """Changes nothing here, and nothing that the leader knows of this follower."""

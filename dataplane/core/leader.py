@@ -462,7 +462,7 @@ class Leader(ReplicaRole):
             return self._replica.go_offline(str(error))
         return self._on_appended(base_offset, now_ms)
 
-    def describe_producers(self, now_ms: int) -> ProducersResult:
+    def describe_producers(self, now_ms: int, *, is_copy_enough: bool = False) -> ProducersResult:
         """Return what `append` judges the next batch by: the states at the log's end, committed or not."""
         if not self.may_serve(now_ms):
             return ProducersResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)

@@ -263,10 +263,10 @@ class ReplicaRole:
         """Return what is open here, as a leader tells of it; None: nothing, or this replica does not lead."""
         return None
 
-    def describe_producers(self, now_ms: int) -> ProducersResult:
+    def describe_producers(self, now_ms: int, *, is_copy_enough: bool = False) -> ProducersResult:
         """Return the producers that this partition remembers, with the last sequence of each. Only a leader
         that may serve answers: what another replica lacks, its reader would write again (6.9, named producer
-        ids)."""
+        ids). is_copy_enough: the reader writes nothing by it, so a follower may answer, too."""
         return ProducersResult(self.refusal)
 
     def on_replica_fetch(self, fetch: ReplicaFetch, *, now_ms: int) -> tuple[FetchResult, Effects]:

@@ -4,13 +4,15 @@ A producer that names its own id (docs/replication.md, 6.9, named producer ids) 
 last sequence says what of its batches is stored already. That is the log's end, not what is committed; a
 producer that must know that sends the last batch once more and waits for its acknowledgement.
 
-Kafka's followers answer, too, for operators who look for hanging transactions. Here only the leader does: a
-client that took a follower's older answer for the truth would send sequences again that are stored.
+A follower's older answer, taken for the truth, would have such a producer send again what is stored, and the
+request does not say what is wanted. So followers answer Java's clients alone: they name no ids, and
+`kafka-transactions find-hanging --broker-id` asks a broker for all that it has a replica of.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from typing import Final
 
 from dataplane.core.producer_state import PRODUCERS_MAX
 from dataplane.core.results import ProducersResult
@@ -27,6 +29,8 @@ from springtide.wire.messages import (
     DescribeProducersTopicResponse,
 )
 
+JAVA: Final = "apache-kafka-java"
+"""What the tools call themselves in ApiVersions."""
 PRODUCERS_IN_ANSWER_MAX = PRODUCERS_MAX
 """In all partitions together: as many as one partition may have."""
 
@@ -41,6 +45,7 @@ def handle(context: BrokerContext, request: Request, message: DescribeProducersR
         (topic.name, partition) for topic in message.topics for partition in topic.partition_indexes
     )
     room = PRODUCERS_IN_ANSWER_MAX
+    is_copy_enough = request.answer.connection.software.startswith(JAVA)
     topics = []
     for topic in message.topics:
         partitions = []
@@ -52,7 +57,7 @@ def handle(context: BrokerContext, request: Request, message: DescribeProducersR
             elif asked[topic.name, partition] > 1:
                 result, error_message = _REFUSED, _NAMED_TWICE
             else:
-                result = _describe(context, topic.name, partition, request.now_ms)
+                result = _describe(context, topic.name, partition, request.now_ms, is_copy_enough)
             if len(result.producers) > room:
                 result, error_message = _REFUSED, _TOO_MANY
             room -= len(result.producers)
@@ -61,11 +66,13 @@ def handle(context: BrokerContext, request: Request, message: DescribeProducersR
     request.reply(DescribeProducersResponse(topics=tuple(topics)))
 
 
-def _describe(context: BrokerContext, topic: str, partition: int, now_ms: int) -> ProducersResult:
+def _describe(
+    context: BrokerContext, topic: str, partition: int, now_ms: int, is_copy_enough: bool
+) -> ProducersResult:
     hosted = context.table.get_by_name(topic, partition)
     if hosted is None:
         return ProducersResult(error_of_unhosted(context, topic, partition))
-    return hosted.replica.role.describe_producers(now_ms)
+    return hosted.replica.role.describe_producers(now_ms, is_copy_enough=is_copy_enough)
 
 
 def _told(

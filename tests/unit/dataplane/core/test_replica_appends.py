@@ -291,6 +291,14 @@ def test_the_leader_describes_what_its_log_holds_committed_or_not() -> None:
     )
 
 
+def test_a_follower_describes_what_its_own_log_holds_to_who_wants_a_copy() -> None:
+    bench = leading()
+    bench.append(**named(0))
+    bench.apply(leader=2, leader_epoch=2, partition_epoch=2)
+    found = bench.replica.role.describe_producers(bench.now_ms, is_copy_enough=True)
+    assert found == ProducersResult(ErrorCode.NONE, (ProducerView(NAMED, 0, 0, WALL_MS),))
+
+
 def test_nobody_else_describes_producers() -> None:
     """Its reader would send again what this replica has not heard of yet."""
     bench = leading(lease=held_lease(lease_ms=5_000))
@@ -298,6 +306,7 @@ def test_nobody_else_describes_producers() -> None:
     bench.now_ms = 20_000  # silent: neither lease nor followers
     nobody = ProducersResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     assert bench.replica.role.describe_producers(bench.now_ms) == nobody
+    assert bench.replica.role.describe_producers(bench.now_ms, is_copy_enough=True) == nobody
     bench.apply(leader=2, leader_epoch=2, partition_epoch=2)
     assert bench.replica.role.describe_producers(bench.now_ms) == nobody
     bench.replica.go_offline("EIO")

@@ -28,13 +28,15 @@ class Table:
 
     def __init__(self, *results: ProducersResult) -> None:
         self.results = results
+        self.may_be_copies: list[bool] = []
 
     def get_by_name(self, topic: str, partition: int) -> Any:
         if topic != "orders" or not 0 <= partition < len(self.results):
             return None
 
-        def answer(now_ms: int) -> ProducersResult:
+        def answer(now_ms: int, *, is_copy_enough: bool) -> ProducersResult:
             assert now_ms == NOW_MS
+            self.may_be_copies.append(is_copy_enough)
             return self.results[partition]
 
         return SimpleNamespace(replica=SimpleNamespace(role=SimpleNamespace(describe_producers=answer)))
@@ -50,7 +52,7 @@ class View:
         return "a state" if topic_id == "id" and 0 <= partition < 5 else None
 
 
-def ask(table: Table, **topics: Sequence[int]) -> Any:
+def ask(table: Table, software: str = "unknown", **topics: Sequence[int]) -> Any:
     """The answer's partitions, in order."""
     fields = {
         "topics": [{"name": name, "partition_indexes": tuple(numbers)} for name, numbers in topics.items()]
@@ -63,7 +65,13 @@ def ask(table: Table, **topics: Sequence[int]) -> Any:
         correlation_id=9,
         frame=memoryview(codec.encode(codec.build(codec.request_type(key, 0), fields))),
         body_position=0,
-        answer=cast(Any, SimpleNamespace(complete=lambda chunks: sent.append(b"".join(chunks)))),
+        answer=cast(
+            Any,
+            SimpleNamespace(
+                complete=lambda chunks: sent.append(b"".join(chunks)),
+                connection=SimpleNamespace(software=software),
+            ),
+        ),
         now_ms=NOW_MS,
     )
     context = SimpleNamespace(table=table, view=View(), is_view_complete=lambda: True)
@@ -124,3 +132,13 @@ def test_more_producers_than_an_answer_may_hold_are_asked_for_in_parts(
         ErrorCode.NONE,
     ]
     assert "ask for fewer" in answers[1].error_message
+
+
+@pytest.mark.parametrize(
+    ("software", "is_copy_enough"),
+    [("apache-kafka-java 4.4.0", True), ("librdkafka 2.16.0", False), ("unknown", False)],
+)
+def test_a_copy_is_enough_for_javas_tools_alone(software: str, is_copy_enough: bool) -> None:
+    table = Table(ProducersResult(ErrorCode.NONE, VIEWS))
+    ask(table, software, orders=[0])
+    assert table.may_be_copies == [is_copy_enough]
