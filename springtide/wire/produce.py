@@ -114,22 +114,28 @@ def decode_produce_request(
         raise MalformedRequest(f"Produce v{api_version}: {error}") from error
 
 
-def _read_single(frame: memoryview, position: int, api_version: int) -> ProduceRequest | None:
-    """Return a request of the usual shape: one partition, no transactional id, a short topic name, no tags.
+def _read_single(
+    frame: memoryview, position: int, api_version: int, transactional_id: str | None = None
+) -> ProduceRequest | None:
+    """Return a request of the usual shape: one partition, a short topic name, no tags.
 
     librdkafka sends nothing else, and it is worth half the decoding time. None for any other shape, good or
-    bad: `_read_request` then judges it.
+    bad: `_read_request` then judges it. transactional_id: the one that ends at `position`.
     """
     topic_id = None
     if api_version >= TOPIC_ID_SINCE:
         head = _SINGLE_BY_ID.unpack_from(frame, position)
         null, acks, timeout_ms, topics, topic_id, partitions, partition, byte = head
-        if null != 0 or topics != 2 or partitions != 2:
+        if null != 0 and transactional_id is None:
+            return _read_transactional(frame, position, api_version)
+        if topics != 2 or partitions != 2:
             return None
         start = position + _SINGLE_BY_ID.size
     else:
         null, acks, timeout_ms, topics, name_length = _SINGLE_HEAD.unpack_from(frame, position)
-        if null != 0 or topics != 2 or not 0 < name_length < 0x80:
+        if null != 0 and transactional_id is None:
+            return _read_transactional(frame, position, api_version)
+        if topics != 2 or not 0 < name_length < 0x80:
             return None
         position += _SINGLE_HEAD.size
         name_end = position + name_length - 1
@@ -150,7 +156,17 @@ def _read_single(frame: memoryview, position: int, api_version: int) -> ProduceR
     if end < start or end + 3 != len(frame) or frame[end] or frame[end + 1] or frame[end + 2]:
         return None
     topic = str(frame[position:name_end], "utf-8") if topic_id is None else topic_id
-    return ProduceRequest(None, acks, timeout_ms, [(topic, partition, frame[start:end])])
+    return ProduceRequest(transactional_id, acks, timeout_ms, [(topic, partition, frame[start:end])])
+
+
+def _read_transactional(frame: memoryview, position: int, api_version: int) -> ProduceRequest | None:
+    """`_read_single` behind a short transactional id: its last byte stands where the null would."""
+    length = frame[position]
+    if length >= 0x80:
+        return None
+    end = position + length
+    transactional_id = str(frame[position + 1 : end], "utf-8")
+    return _read_single(frame, end - 1, api_version, transactional_id)
 
 
 def _read_fixed_single(frame: memoryview, position: int) -> ProduceRequest | None:

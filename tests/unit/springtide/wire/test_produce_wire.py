@@ -117,6 +117,24 @@ def test_every_width_of_a_length_is_read(version: int, size: int, name: str) -> 
     assert decode_produce_request(version, body, 0) == expected
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(
+    "transactional_id", ["", "\0", "t", "x" * 126, "x" * 127, "x" * 32_767, "\N{ROCKET}"]
+)
+def test_a_request_of_a_transaction_is_read_whatever_its_id(version: int, transactional_id: str) -> None:
+    topic = topic_in(version, "orders")
+    topics = [{**topic_fields(topic), "partition_data": [{"index": 3, "records": b"r" * 300}]}]
+    values: dict[str, object] = {"acks": -1, "timeout_ms": 1, "topic_data": topics}
+    body = encode(
+        build(request_type(ApiKey.PRODUCE, version), {**values, "transactional_id": transactional_id})
+    )
+    expected = ProduceRequest(transactional_id, -1, 1, [(topic, 3, memoryview(b"r" * 300))])
+    assert decode_produce_request(version, b"head" + body, 4) == expected
+    for end in (*range(0, len(body), 7), len(body) - 1):
+        with pytest.raises(MalformedRequest):
+            decode_produce_request(version, body[:end], 0)
+
+
 def test_a_tag_on_a_request_of_the_usual_shape_is_skipped() -> None:
     partition = {"index": 0, "records": b"rr"}
     topics = [{"name": "t", "partition_data": [partition]}]
