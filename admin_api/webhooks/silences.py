@@ -10,6 +10,7 @@ from pydantic import ConfigDict, Field, StringConstraints
 
 from admin_api.http.answers import REPLAYED_HEADERS, Answer, show
 from admin_api.http.models import (
+    INT64_MAX,
     BrokerId,
     ClusterPath,
     PartitionNumber,
@@ -40,7 +41,8 @@ router = APIRouter(route_class=StrictRoute, tags=["Webhooks"])
 
 
 class NewSilence(RequestBody):
-    """What is silenced: a code, a topic, a broker or a group. All that is given must be the alarm's."""
+    """What is silenced: a code, a topic, a broker, a group, a transactional id or a producer. All that is
+    given must be the alarm's."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -56,6 +58,7 @@ class NewSilence(RequestBody):
     broker_id: BrokerId | None = None
     group_id: Annotated[str, StringConstraints(max_length=1_000)] | None = None
     transactional_id: Annotated[str, StringConstraints(max_length=1_000)] | None = None
+    producer_id: Annotated[int, Field(ge=0, le=INT64_MAX)] | None = None
     minutes: Annotated[int, Field(ge=1, le=SILENCE_MS_MAX // 60_000, description="until it ends by itself")]
     reason: Annotated[str, StringConstraints(min_length=1, max_length=1_000)]
 
@@ -70,6 +73,7 @@ class SilenceView(SilenceMark):
     broker_id: int | None
     group_id: str | None
     transactional_id: str | None
+    producer_id: int | None
     created_at: str
 
 
@@ -113,13 +117,15 @@ async def list_them(request: Request, services: Serving, cluster: ClusterPath, p
 async def add_it(body: NewSilence, services: Serving, write: Write, cluster: ClusterPath) -> Response:
     """Tell webhooks nothing of these alarms for a time. The alarms are listed all the same, marked, and the
     cluster's health stays what it is."""
-    subjects = (body.code, body.topic, body.broker_id, body.group_id, body.transactional_id)
+    of_transactions = {"transactional_id": body.transactional_id, "producer_id": body.producer_id}
+    subjects = (body.code, body.topic, body.broker_id, body.group_id, *of_transactions.values())
     if all(subject is None for subject in subjects):
-        raise _invalid("/code", "name a code, a topic, a broker, a group or a transactional id")
+        raise _invalid("/code", "name a code, a topic, a broker, a group, a transactional id or a producer")
     level = services.engine.cluster(cluster).image.level
-    if body.transactional_id is not None and not allows(level, TRANSACTIONS):
-        # A controller of 0.2 would take the silence for one of everything.
-        raise _invalid("/transactional_id", "the cluster has no transactions before its level is raised")
+    for name, subject in of_transactions.items():
+        if subject is not None and not allows(level, TRANSACTIONS):
+            # A controller of 0.2 would take the silence for one of everything.
+            raise _invalid(f"/{name}", "the cluster has no transactions before its level is raised")
     if body.partition is not None and body.topic is None:
         raise _invalid("/partition", "needs its topic")
     asked = Asked(
@@ -149,6 +155,7 @@ async def _add(services: Services, cluster: str, body: NewSilence, attempt: Atte
         broker_id=body.broker_id,
         group_id=body.group_id,
         transactional_id=body.transactional_id,
+        producer_id=body.producer_id,
         reason=body.reason,
         actor=attempt.actor,
         created_at_ms=attempt.wall_ms,

@@ -44,6 +44,7 @@ class Silence(msgspec.Struct, frozen=True, kw_only=True):
     broker_id: int | None
     group_id: str | None
     transactional_id: str | None
+    producer_id: int | None
     reason: str
     actor: str
     created_at_ms: int
@@ -58,5 +59,5 @@ def silence_of(silences: Iterable[Silence], subject: Subject, wall_ms: int) -> S
 
 
 def _matches(silence: Silence, subject: Subject) -> bool:
-    names = ("code", "topic", "partition", "broker_id", "group_id", "transactional_id")
+    names = ("code", "topic", "partition", "broker_id", "group_id", "transactional_id", "producer_id")
     return all(getattr(silence, name) in (None, getattr(subject, name)) for name in names)

@@ -281,6 +281,7 @@ silences = sa.Table(
     sa.Column("broker_id", sa.Integer, nullable=True),
     sa.Column("group_id", sa.Text, nullable=True),
     sa.Column("transactional_id", sa.Text, nullable=True),
+    sa.Column("producer_id", sa.BigInteger, nullable=True),
     sa.Column("reason", sa.Text, nullable=False),
     sa.Column("actor", sa.String(255), nullable=False),
     sa.Column("created_at_ms", sa.BigInteger, nullable=False),

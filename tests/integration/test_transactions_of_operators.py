@@ -109,5 +109,6 @@ def test_one_that_no_coordinator_has_is_named_and_ended_by_the_leader(
             with trio.fail_after(10):
                 while machine.hanging_transactions():  # noqa: ASYNC110
                     await trio.sleep(0.1)
+            assert AlarmCode.TRANSACTION_HANGS not in {alarm.key.code for alarm in machine.alarms()}
 
     run(story)

@@ -72,7 +72,7 @@ function silenceTable(silences, context) {
 /** What a silence is about, in words. */
 export function silencedBy(silence) {
   const topic = silence.topic === null ? null : `topic ${silence.topic}${silence.partition === null ? "" : `-${silence.partition}`}`;
-  const parts = [silence.code === null ? "all" : words(silence.code), topic, silence.broker_id === null ? null : `broker ${silence.broker_id}`, silence.group_id === null ? null : `group ${silence.group_id}`, silence.transactional_id === null ? null : `transaction ${silence.transactional_id}`];
+  const parts = [silence.code === null ? "all" : words(silence.code), topic, silence.broker_id === null ? null : `broker ${silence.broker_id}`, silence.group_id === null ? null : `group ${silence.group_id}`, silence.transactional_id === null ? null : `transaction ${silence.transactional_id}`, silence.producer_id === null ? null : `producer ${silence.producer_id}`];
   return capital(parts.filter((part) => part !== null).join(", "));
 }
 
@@ -127,12 +127,18 @@ function addSilence({ path }) {
       { name: "broker_id", text: "Broker", type: "number", min: 0, hint: "empty: any" },
       { name: "group_id", text: "Group", hint: "empty: any" },
       { name: "transactional_id", text: "Transactional id", hint: "empty: any" },
+      { name: "producer_id", text: "Producer id", type: "number", min: 0, hint: "empty: any" },
       { name: "minutes", text: "For so many minutes", type: "number", min: 1, max: 30 * DAY_MINUTES, value: 60, needed: true },
     ],
-    request: ({ broker_id: broker, minutes, ...named }) => ({
+    request: ({ broker_id: broker, producer_id: producer, minutes, ...named }) => ({
       method: "POST",
       path: `${path}/silences`,
-      body: { ...Object.fromEntries(Object.entries(named).filter(([, value]) => value !== "")), ...(broker === "" ? {} : { broker_id: Number(broker) }), minutes: Number(minutes) },
+      body: {
+        ...Object.fromEntries(Object.entries(named).filter(([, value]) => value !== "")),
+        ...(broker === "" ? {} : { broker_id: Number(broker) }),
+        ...(producer === "" ? {} : { producer_id: Number(producer) }),
+        minutes: Number(minutes),
+      },
     }),
   };
 }

@@ -100,7 +100,7 @@ COMMANDS = (
         call=reads(_SILENCES),
         columns=columns(
             "silence=id code topic #partition #broker=broker_id group=group_id "
-            "transaction=transactional_id until by=actor reason"
+            "transaction=transactional_id #producer=producer_id until by=actor reason"
         ),
     ),
     change(
@@ -117,6 +117,7 @@ COMMANDS = (
             argument("--broker-id", type=int, metavar="ID", help="alarms of this broker"),
             argument("--group-id", metavar="GROUP", help="alarms of this group"),
             argument("--transactional-id", metavar="ID", help="alarms of this transaction"),
+            argument("--producer-id", type=int, metavar="ID", help="alarms of this producer's transactions"),
             argument(
                 "--minutes", type=count, required=True, metavar="N", help="until it ends, at most 30 days"
             ),
@@ -131,6 +132,7 @@ COMMANDS = (
                 broker_id=options.broker_id,
                 group_id=options.group_id,
                 transactional_id=options.transactional_id,
+                producer_id=options.producer_id,
                 minutes=options.minutes,
             ),
         ),

@@ -50,6 +50,7 @@ SILENCE = Silence(
     broker_id=None,
     group_id="a\x00b",
     transactional_id="\x00pay",
+    producer_id=2**62,
     reason="r\x00",
     actor="alice",
     created_at_ms=1_000,

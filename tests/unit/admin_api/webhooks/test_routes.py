@@ -249,6 +249,7 @@ async def test_a_silenced_alarm_is_shown_marked_and_not_told(zookeeper: MemoryZo
         ({"code": "broker_fenced", "minutes": 5, "reason": ""}, "/reason"),
         ({"code": "broker_fenced", "minutes": 5}, "/reason"),
         ({"code": "no_such_alarm", "minutes": 5, "reason": "r"}, "/code"),
+        ({"producer_id": -1, "minutes": 5, "reason": "r"}, "/producer_id"),
     ],
 )
 async def test_silences_have_a_subject_a_reason_and_an_end(

@@ -12,7 +12,7 @@ LEADERLESS = Subject(code="partition_leaderless", topic="orders", topic_id="T", 
 
 def silence(name: str = "sil_1", until_ms: int = 10, **fields: Any) -> Silence:
     empty = {"code": None, "topic": None, "partition": None, "broker_id": None, "group_id": None}
-    empty["transactional_id"] = None
+    empty |= {"transactional_id": None, "producer_id": None}
     found = {"id": name, "cluster": "prod", "reason": "r", "actor": "a", "created_at_ms": 0}
     return msgspec.convert(found | empty | {"until_ms": until_ms} | fields, Silence)
 
@@ -29,6 +29,7 @@ def silence(name: str = "sil_1", until_ms: int = 10, **fields: Any) -> Silence:
         ({"broker_id": 3}, False),
         ({"group_id": "g"}, False),
         ({"transactional_id": "pay-1"}, False),
+        ({"producer_id": 7}, False),
     ],
 )
 def test_all_that_a_silence_names_must_be_the_alarms(fields: dict[str, Any], is_silenced: bool) -> None:
@@ -61,3 +62,10 @@ def test_one_transactions_alarm_is_silenced_by_its_id() -> None:
     lingers = Subject(code="transaction_lingers", transactional_id="pay-1")
     assert silence_of([silence(transactional_id="pay-1")], lingers, 0) is not None
     assert silence_of([silence(transactional_id="pay-2"), silence(group_id="pay-1")], lingers, 0) is None
+
+
+def test_the_alarm_of_a_transaction_that_hangs_is_silenced_by_its_producer() -> None:
+    hangs = Subject(code="transaction_hangs", producer_id=7)
+    assert silence_of([silence(producer_id=7)], hangs, 0) is not None
+    assert silence_of([silence(code="transaction_hangs", producer_id=7)], hangs, 0) is not None
+    assert silence_of([silence(producer_id=8), silence(transactional_id="7")], hangs, 0) is None

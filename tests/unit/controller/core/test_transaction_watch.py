@@ -14,6 +14,7 @@ from controller.core.loss import LogEnds
 from controller.core.records import PartitionRecord, RemoveTopicRecord, TopicRecord
 from controller.core.shards import TRANSACTIONS_TOPIC
 from controller.core.transaction_watch import ASK_AGAIN_MS, SUSPECT_AFTER_MS, TransactionWatch
+from dataplane.core.reports import OPEN_TOLD_AGAIN_MS
 from springtide.contract.epochs import LeaderEpoch, PartitionEpoch
 from springtide.contract.lag_report import PartitionLag
 from springtide.contract.partition_state import WRITER_IDS, PartitionState, Shard, TopicState, WriterId
@@ -120,6 +121,23 @@ def test_one_that_was_open_before_and_after_each_shard_denied_it_hangs() -> None
     assert [case.suspect for case in desk.watch.hanging()] == [SUSPECT]
     assert desk.report() == [ClearAlarm(key=HANGS)], "somebody has ended it"
     assert desk.suspects(1001) == ()
+
+
+@pytest.mark.parametrize("denied_from_ms", [0, SUSPECT_AFTER_MS + 1, 2 * ASK_AGAIN_MS + 999])
+def test_it_is_told_within_a_minute(denied_from_ms: int) -> None:
+    """Leaders tell again what stays open, coordinators answer with their heartbeats; denied_from_ms: the
+    coordinator loses the transaction so late."""
+    desk = Desk()
+    for now_ms in range(0, denied_from_ms + 60_000, 500):
+        desk.now_ms = now_ms
+        for coordinator_id, shards in ((1001, (0, 1)), (1002, (2,))):
+            if asked := desk.suspects(coordinator_id):
+                held = asked if coordinator_id == 1001 and now_ms < denied_from_ms else ()
+                assert desk.tell(coordinator_id, *asked, shards=shards, held=held) == []
+        if now_ms % OPEN_TOLD_AGAIN_MS == 0 and raised(desk.report((7, 10, now_ms))) == [HANGS]:
+            assert now_ms >= denied_from_ms
+            return
+    raise AssertionError("no alarm")
 
 
 @pytest.mark.parametrize("missing", ["a shard", "a coordinator", "another owner"])
