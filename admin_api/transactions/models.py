@@ -37,6 +37,12 @@ class TransactionSummary(View):
     transactional_id: str = Field(examples=["payments-1"])
     producer_id: int = Field(examples=[4000])
     producer_epoch: int | None = Field(description="null: not live")
+    client_id: str | None = Field(
+        description="of the producer, as its last request to the coordinator had it; null: not known, as of "
+        "one that is not live, or after another coordinator took over",
+        examples=["payments-app"],
+    )
+    client_host: str | None = Field(examples=["10.0.0.7"])
     state: str = Field(
         description="`ongoing`; `prepare_commit`, `prepare_abort`: its end is decided, and is being written "
         "to its partitions; `complete_commit`, `complete_abort`, `empty`: none is live",

@@ -82,6 +82,8 @@ def summary(services: Services, view: KnownCluster, one: TransactionListing) -> 
         transactional_id=one.transactional_id,
         producer_id=one.producer_id,
         producer_epoch=one.producer_epoch,
+        client_id=one.client_id,
+        client_host=one.client_host,
         state=one.state,
         started_at=optional_timestamp(one.started_ms),
         age_ms=age,

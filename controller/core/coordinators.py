@@ -292,7 +292,8 @@ def _lingering(request: HeartbeatRequest) -> dict[AlarmKey, str]:
     told = request.transactions.lingering if request.transactions is not None else ()
     return {
         AlarmKey(code=AlarmCode.TRANSACTION_LINGERS, transactional_id=one.transactional_id): (
-            f"transaction {one.transactional_id!r} (producer {one.producer_id}, epoch {one.producer_epoch}) "
+            f"transaction {one.transactional_id!r} (producer {one.producer_id}, epoch {one.producer_epoch}"
+            f"{f', client {one.client_id!r} at {one.client_host}' if one.client_host else ''}) "
             f"began at {utc_text(one.since_ms)} with a timeout of {one.timeout_ms / 1000:g} s, and is "
             f"{one.state} in {one.partitions} partitions: {_WAITS_FOR.get(one.state, _WAITS_FOR_LEADERS)}"
         )

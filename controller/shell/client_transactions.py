@@ -27,7 +27,7 @@ class TransactionChanged(Exception):
 class TransactionListing:
     """One transactional id. state: Kafka's, in small letters, one of STATES or `unknown`. started_ms: Unix
     time; None, as timeout_ms: no transaction is live, or its coordinator was not asked for it. partitions:
-    those in which it is not ended yet."""
+    those in which it is not ended yet. client_id, client_host: of its producer; None: not known."""
 
     transactional_id: str
     producer_id: int
@@ -36,6 +36,8 @@ class TransactionListing:
     timeout_ms: int | None = None
     started_ms: int | None = None
     partitions: tuple[Place, ...] = ()
+    client_id: str | None = None
+    client_host: str | None = None
 
     @property
     def is_live(self) -> bool:

@@ -191,6 +191,8 @@ def _described(told: Any) -> TransactionListing:
         partitions=tuple(
             sorted((topic.topic, number) for topic in told.topics for number in topic.partitions)
         ),
+        client_id=told.client_id if told.client_host else None,
+        client_host=told.client_host or None,
     )
 
 
@@ -208,6 +210,8 @@ def _detail(node: KafkaPeer, answer: Any) -> TransactionDetail:
         timeout_ms=told.transaction_timeout_ms,
         started_ms=one.started_ms,
         partitions=one.partitions,
+        client_id=one.client_id,
+        client_host=one.client_host,
         coordinator_id=node.node_id,
         endpoint=node.endpoint,
     )

@@ -10,6 +10,7 @@ from typing import Final
 
 from coordinator.core.transaction_records import StoredTransaction, TransactionPartition
 from coordinator.core.transactions.machine import TransactionMachine
+from coordinator.core.transactions.requests import NO_CLIENT
 from coordinator.core.transactions.state import is_open
 from springtide.contract.session import HeartbeatResponse
 from springtide.contract.transactions import (
@@ -57,7 +58,7 @@ class NewsOfTransactions:
 
 def _lingering(machines: Mapping[int, TransactionMachine], wall_ms: int) -> tuple[LingeringTransaction, ...]:
     found = (
-        (transactional_id, stored, len(machine.registry.unmarked(transactional_id, stored)))
+        (transactional_id, stored, machine.registry)
         for machine in machines.values()
         for transactional_id in machine.registry.store.open_ids()
         if (stored := machine.registry.store.latest(transactional_id)) is not None
@@ -74,9 +75,11 @@ def _lingering(machines: Mapping[int, TransactionMachine], wall_ms: int) -> tupl
             state=stored.state.title,
             since_ms=stored.started_ms,
             timeout_ms=stored.timeout_ms,
-            partitions=partitions,
+            partitions=len(registry.unmarked(transactional_id, stored)),
+            client_id=registry.clients.get(transactional_id, NO_CLIENT).client_id,
+            client_host=registry.clients.get(transactional_id, NO_CLIENT).host,
         )
-        for transactional_id, stored, partitions in oldest
+        for transactional_id, stored, registry in oldest
     )
 
 

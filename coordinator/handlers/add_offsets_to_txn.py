@@ -6,7 +6,7 @@ from coordinator.core.transaction_records import TransactionPartition
 from coordinator.core.transactions.requests import AddToTransaction, PartitionsReply
 from coordinator.handlers.asking import NO_SHARD, shard_in
 from coordinator.handlers.context import CoordinatorContext
-from coordinator.handlers.transactions import ask_transaction, check_id, fenced_as
+from coordinator.handlers.transactions import ask_transaction, check_id, client_of, fenced_as
 from springtide.node.handlers.context import Request
 from springtide.node.sharding import GROUPS_TOPIC, may_be_hashed
 from springtide.security.acls.model import Operation, ResourceType
@@ -41,6 +41,7 @@ def handle(context: CoordinatorContext, request: Request, message: AddOffsetsToT
                 producer_id=message.producer_id,
                 producer_epoch=message.producer_epoch,
                 partitions=(TransactionPartition(GROUPS_TOPIC, shard),),
+                client=client_of(request),
             ),
             answer,
         )

@@ -16,7 +16,7 @@ from functools import partial
 from coordinator.core.transaction_records import TransactionPartition
 from coordinator.core.transactions.requests import AddToTransaction, PartitionsReply, VerifyPartitions
 from coordinator.handlers.context import CoordinatorContext
-from coordinator.handlers.transactions import ask_transaction, check_id, fenced_as
+from coordinator.handlers.transactions import ask_transaction, check_id, client_of, fenced_as
 from springtide.levels import TRANSACTIONS, allows
 from springtide.node.handlers.context import Request
 from springtide.node.sharding import GROUPS_TOPIC, TRANSACTIONS_TOPIC, may_be_hashed
@@ -68,6 +68,7 @@ def _of_producer(context: CoordinatorContext, request: Request, message: AddPart
             producer_id=message.v3_and_below_producer_id,
             producer_epoch=message.v3_and_below_producer_epoch,
             partitions=places,
+            client=client_of(request),
         ),
         answer,
     )

@@ -54,6 +54,8 @@ def _described(request: Request, one: DescribedTransaction) -> DescribeTransacti
         transaction_start_time_ms=one.started_ms,
         producer_id=one.producer_id,
         producer_epoch=one.producer_epoch,
+        client_id=one.client.client_id,
+        client_host=one.client.host,
         topics=tuple(
             DescribeTransactionsTopicData(topic=topic, partitions=tuple(partitions))
             for topic, partitions in topics.items()

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from coordinator.core.transactions.requests import EndTransaction, EndTransactionReply
 from coordinator.handlers.context import CoordinatorContext
-from coordinator.handlers.transactions import ask_with_id, check_id, fenced_as
+from coordinator.handlers.transactions import ask_with_id, check_id, client_of, fenced_as
 from springtide.node.handlers.context import Request
 from springtide.wire.errors import ErrorCode
 from springtide.wire.messages import EndTxnRequest, EndTxnResponse
@@ -25,6 +25,7 @@ def handle(context: CoordinatorContext, request: Request, message: EndTxnRequest
             is_commit=message.committed,
             version=2 if request.api_version >= BUMPS_SINCE else 1,
             fresh_producer_id=fresh_producer_id,
+            client=client_of(request),
         )
 
     def answer(reply: EndTransactionReply | ErrorCode) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from coordinator.core.transactions.requests import InitProducer, InitProducerReply
 from coordinator.handlers.context import CoordinatorContext
-from coordinator.handlers.transactions import ask_with_id, check_id, fenced_as
+from coordinator.handlers.transactions import ask_with_id, check_id, client_of, fenced_as
 from springtide.node.handlers import init_producer_id
 from springtide.node.handlers.context import Request
 from springtide.wire.errors import ErrorCode
@@ -28,6 +28,7 @@ def handle(context: CoordinatorContext, request: Request, message: InitProducerI
             producer_id=message.producer_id,
             producer_epoch=message.producer_epoch,
             fresh_producer_id=fresh_producer_id,
+            client=client_of(request),
         )
 
     def answer(reply: InitProducerReply | ErrorCode) -> None:

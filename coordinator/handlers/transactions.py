@@ -7,11 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 from coordinator.core.transactions.options import STRING_BYTES_MAX
-from coordinator.core.transactions.requests import NeedsProducerId
+from coordinator.core.transactions.requests import NeedsProducerId, ProducerClient
 from coordinator.handlers.asking import TOLD, shard_in
 from coordinator.handlers.context import CoordinatorContext, MakeRequest
 from springtide.levels import TRANSACTIONS, allows
 from springtide.node.handlers.context import Request
+from springtide.node.refusals import client_id_of
 from springtide.node.sharding import TRANSACTIONS_TOPIC
 from springtide.security.acls.model import Operation, ResourceType
 from springtide.wire.errors import ErrorCode
@@ -26,6 +27,11 @@ def check_id(context: CoordinatorContext, request: Request, transactional_id: st
     if not 0 < len(transactional_id) <= STRING_BYTES_MAX:
         return ErrorCode.INVALID_REQUEST
     return ErrorCode.NONE
+
+
+def client_of(request: Request) -> ProducerClient:
+    connection = request.answer.connection
+    return ProducerClient(client_id_of(connection), connection.peer)
 
 
 def ask_transaction(

@@ -58,6 +58,7 @@ class LingeringTransaction(msgspec.Struct, frozen=True, kw_only=True):
     """A transaction that is older than its timeout by more than LINGERS_AFTER_TIMEOUT_MS.
 
     state: Kafka's, such as `Ongoing` or `PrepareAbort`. since_ms: Unix time. partitions: that it is open in.
+    client_id, client_host: of its producer; "": not known, as after the coordinator has changed.
     """
 
     transactional_id: str
@@ -67,6 +68,8 @@ class LingeringTransaction(msgspec.Struct, frozen=True, kw_only=True):
     since_ms: int
     timeout_ms: int
     partitions: int
+    client_id: str = ""
+    client_host: str = ""
 
 
 class TransactionNews(msgspec.Struct, frozen=True, kw_only=True):

@@ -1600,6 +1600,8 @@ class DescribeTransactionsTransactionState(MessagePart, frozen=True, kw_only=Tru
     producer_id: Int64 = 0
     producer_epoch: Int16 = 0
     topics: tuple[DescribeTransactionsTopicData, ...] = ()
+    client_id: Annotated[String, In(0, tag=10_000)] = ""
+    client_host: Annotated[String, In(0, tag=10_001)] = ""
 
 
 class DescribeTransactionsResponse(ResponseMessage, frozen=True, kw_only=True):

@@ -39,6 +39,7 @@ export const transactionsView = listView({
     { text: "Partitions", kind: "number", cell: (item) => count(item.partitions_total) },
     { text: "Records that wait", kind: "number", sort: "-waiting_records", cell: (item) => count(item.waiting_records) },
     { text: "Producer", kind: "number", sort: "producer_id", cell: (item) => count(item.producer_id) },
+    { text: "Client", cell: clientOf },
   ],
 });
 
@@ -59,6 +60,7 @@ export const transactionView = {
         ["Timeout", duration(item.timeout_ms)],
         ["Records that wait for it", item.waiting_records === null ? "unknown" : count(item.waiting_records)],
         ["Producer", `${item.producer_id}, epoch ${item.producer_epoch ?? "–"}`],
+        ["Client", clientOf(item)],
         ["Coordinator", `${item.coordinator_id} at ${item.coordinator_endpoint}`],
       ]),
       h("h2", {}, "Partitions"),
@@ -75,6 +77,10 @@ function hangingOf(item, context) {
   const waits = item.waiting_records === null ? "" : `; ${plural(item.waiting_records, "record")} wait`;
   const text = ` from offset ${count(item.first_offset)}: no coordinator has the transaction of producer ${item.producer_id}${waits}. `;
   return h("li", {}, h("b", {}, `${item.topic}-${item.partition} hangs`), text, actionButton("End", () => endHanging(context, item), context));
+}
+
+function clientOf(item) {
+  return item.client_host === null ? "unknown" : `${item.client_id || "no name"} at ${item.client_host}`;
 }
 
 function stateOf(item) {

@@ -8,6 +8,7 @@ from coordinator.core.transaction_records import StoredTransaction, TransactionS
 from coordinator.core.transactions.id_patterns import UnknownPattern, compile_pattern
 from coordinator.core.transactions.registry import TransactionRegistry, TransactionTurn
 from coordinator.core.transactions.requests import (
+    NO_CLIENT,
     DescribedTransaction,
     DescribeTransactions,
     DescribeTransactionsReply,
@@ -44,6 +45,7 @@ def _describe(registry: TransactionRegistry, transactional_id: str) -> Described
         producer_id=stored.producer_id,
         producer_epoch=stored.producer_epoch,
         partitions=registry.unmarked(transactional_id, stored),
+        client=registry.clients.get(transactional_id, NO_CLIENT),
     )
 
 

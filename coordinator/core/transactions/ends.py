@@ -60,6 +60,7 @@ def end_transaction(registry: TransactionRegistry, turn: TransactionTurn, reques
         bumps = request.version >= BUMPS_AT_END
         error = _check_bumping(stored, request) if bumps else _check_first(stored, request)
         if error is None:
+            registry.note_client(transactional_id, request.client)
             _decide(turn, request, stored)
         else:
             turn.reads = True

@@ -15,6 +15,8 @@ def on_expiry_timer(registry: TransactionRegistry, turn: TransactionTurn, expiry
         turn.timers[IdExpiryTimer()] = turn.now_ms + options.expiration_check_ms
         return
     if not registry.unchecked:
+        for transactional_id in [key for key in registry.clients if store.latest(key) is None]:
+            del registry.clients[transactional_id]
         registry.unchecked = sorted((key for key, _ in store.transactions.latest_items()), reverse=True)
     seen = 0
     while registry.unchecked and seen < EXPIRY_KEYS_PER_STEP and len(turn.records) < EXPIRED_PER_STEP:

@@ -74,7 +74,7 @@ def _create(registry: TransactionRegistry, turn: TransactionTurn, request: InitP
         turn.reply(request.token, NeedsProducerId())
     else:
         created = new_transaction(request.fresh_producer_id, request.timeout_ms, turn.wall_ms)
-        _write(turn, request, created)
+        _write(registry, turn, request, created)
 
 
 def _tells_owner(request: InitProducer) -> bool:
@@ -121,9 +121,12 @@ def _hand_over(
         timeout_ms=request.timeout_ms,
         wall_ms=turn.wall_ms,
     )
-    _write(turn, request, owned)
+    _write(registry, turn, request, owned)
 
 
-def _write(turn: TransactionTurn, request: InitProducer, owned: StoredTransaction) -> None:
+def _write(
+    registry: TransactionRegistry, turn: TransactionTurn, request: InitProducer, owned: StoredTransaction
+) -> None:
+    registry.note_client(request.transactional_id, request.client)
     turn.write(request.transactional_id, owned)
     turn.reply(request.token, InitProducerReply(ErrorCode.NONE, owned.producer_id, owned.producer_epoch))

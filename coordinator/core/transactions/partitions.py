@@ -38,6 +38,7 @@ def add_partitions(registry: TransactionRegistry, turn: TransactionTurn, request
         added = with_partitions(stored, request.partitions, version=request.version, wall_ms=turn.wall_ms)
         error = _check_room(registry, stored, added)
         if error is ErrorCode.NONE:
+            registry.note_client(transactional_id, request.client)
             turn.write(transactional_id, added)
             if not is_begun:
                 registry.deadlines[transactional_id] = turn.now_ms + stored.timeout_ms

@@ -15,6 +15,7 @@ from coordinator.core.transaction_records import (
 )
 from coordinator.core.transactions.markers import MarkerBook, MarkerOrder
 from coordinator.core.transactions.options import TransactionOptions
+from coordinator.core.transactions.requests import NO_CLIENT, ProducerClient
 from coordinator.core.transactions.state import PREPARED
 from coordinator.core.transactions.store import TransactionStore
 
@@ -82,16 +83,18 @@ class TransactionRegistry:
 
     deadlines: when transactions that are open have lasted too long, monotonic: a wall clock that is set must
         not abort them. Entries of others go with the next look.
+    clients: by transactional id, who asked last for its producer and was heard, since this process has it.
     unchecked: the ids that the present look for expired ones has not come to.
     """
 
-    __slots__ = ("deadlines", "markers", "options", "store", "unchecked")
+    __slots__ = ("clients", "deadlines", "markers", "options", "store", "unchecked")
 
     def __init__(self, options: TransactionOptions) -> None:
         self.options = options
         self.store = TransactionStore()
         self.markers = MarkerBook()
         self.deadlines: dict[str, int] = {}
+        self.clients: dict[str, ProducerClient] = {}
         self.unchecked: list[str] = []
 
     def order_markers(self, transactional_id: str, stored: StoredTransaction) -> None:
@@ -106,6 +109,10 @@ class TransactionRegistry:
                 partitions=tuple(sorted(stored.partitions)),
             )
         )
+
+    def note_client(self, transactional_id: str, client: ProducerClient) -> None:
+        if client not in (NO_CLIENT, self.clients.get(transactional_id)):
+            self.clients[transactional_id] = client
 
     def unmarked(self, transactional_id: str, stored: StoredTransaction) -> tuple[TransactionPartition, ...]:
         """Return the partitions of a transaction; while it ends, those that wait for a marker."""

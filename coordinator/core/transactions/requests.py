@@ -11,6 +11,8 @@ AddOffsetsToTxn is AddToTransaction with the partition of `__consumer_offsets` t
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from msgspec import Struct
 
 from coordinator.core.transaction_records import (
@@ -29,6 +31,16 @@ class NeedsProducerId(Struct, frozen=True):
 # --- of producers ----------------------------------------------------------------------------------
 
 
+class ProducerClient(NamedTuple):
+    """Who asks for a producer, as people are told: the client's id, cut off, and its address."""
+
+    client_id: str
+    host: str
+
+
+NO_CLIENT = ProducerClient("", "")
+
+
 class InitProducer(Struct, frozen=True, kw_only=True):
     """producer_id, producer_epoch: what the producer has, from version 3 on (KIP-360); NO_PRODUCER_ID and
     NO_PRODUCER_EPOCH if it has none yet, or is of another process."""
@@ -39,6 +51,7 @@ class InitProducer(Struct, frozen=True, kw_only=True):
     producer_id: int = NO_PRODUCER_ID
     producer_epoch: int = NO_PRODUCER_EPOCH
     fresh_producer_id: int | None = None
+    client: ProducerClient = NO_CLIENT
 
 
 class InitProducerReply(Struct, frozen=True):
@@ -52,6 +65,7 @@ class AddToTransaction(Struct, frozen=True, kw_only=True):
 
     version: `transaction.version` of the producer: 2 where a partition's leader or a group's coordinator asks
     (Produce 12, TxnOffsetCommit 5), 1 where the producer does.
+    client: NO_CLIENT where no producer asks.
     """
 
     token: int
@@ -60,6 +74,7 @@ class AddToTransaction(Struct, frozen=True, kw_only=True):
     producer_epoch: int
     partitions: tuple[TransactionPartition, ...]
     version: int = 1
+    client: ProducerClient = NO_CLIENT
 
 
 class VerifyPartitions(Struct, frozen=True, kw_only=True):
@@ -90,6 +105,7 @@ class EndTransaction(Struct, frozen=True, kw_only=True):
     is_commit: bool
     version: int
     fresh_producer_id: int | None = None
+    client: ProducerClient = NO_CLIENT
 
 
 class EndTransactionReply(Struct, frozen=True):
@@ -129,7 +145,8 @@ class DescribeTransactions(Struct, frozen=True, kw_only=True):
 
 
 class DescribedTransaction(Struct, frozen=True, kw_only=True):
-    """state: Kafka's name. started_ms: NO_TIME where no transaction has begun."""
+    """state: Kafka's name. started_ms: NO_TIME where no transaction has begun. client: NO_CLIENT where it is
+    not known."""
 
     error: ErrorCode
     transactional_id: str
@@ -139,6 +156,7 @@ class DescribedTransaction(Struct, frozen=True, kw_only=True):
     producer_id: int = NO_PRODUCER_ID
     producer_epoch: int = NO_PRODUCER_EPOCH
     partitions: tuple[TransactionPartition, ...] = ()
+    client: ProducerClient = NO_CLIENT
 
 
 class DescribeTransactionsReply(Struct, frozen=True):

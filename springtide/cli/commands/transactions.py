@@ -57,7 +57,7 @@ COMMANDS = (
         columns=columns(
             "transaction=transactional_id state #age=age_ms:ms #timeout=timeout_ms:ms lingers "
             "#partitions=partitions_total #wait-for-it=waiting_records #producer=producer_id "
-            "#epoch=producer_epoch"
+            "#epoch=producer_epoch client=client_id host=client_host"
         ),
     ),
     Command(

@@ -37,6 +37,7 @@ from coordinator.core.transactions.requests import (
     MarkersWritten,
     NeedsProducerId,
     PartitionsReply,
+    ProducerClient,
     Request,
     VerifyPartitions,
 )
@@ -46,6 +47,7 @@ from tests.kit.coordinator.machine_desk import WALL_MS, MachineDesk
 ID = "payments"
 TIMEOUT_MS = 60_000
 FIRST_ID = 4_000
+CLIENT = ProducerClient("payments-app", "10.0.0.7")
 P0, P1 = TransactionPartition("t", 0), TransactionPartition("t", 1)
 
 
@@ -110,6 +112,7 @@ class TransactionDesk(MachineDesk[TransactionMachine]):
         *,
         owner: tuple[int, int] = (NO_PRODUCER_ID, NO_PRODUCER_EPOCH),
         timeout_ms: int = TIMEOUT_MS,
+        client: ProducerClient = CLIENT,
     ) -> int:
         """Send InitProducerId, as a shell does: again with a fresh producer id if one is needed."""
 
@@ -121,6 +124,7 @@ class TransactionDesk(MachineDesk[TransactionMachine]):
                 producer_id=owner[0],
                 producer_epoch=owner[1],
                 fresh_producer_id=fresh_id,
+                client=client,
             )
 
         token = self.ask(make(None))

@@ -87,6 +87,11 @@ OWN_TAGS = {
     "WriteTxnMarkersWritableTxnMarkerTopic": (
         "leader_epochs: Annotated[tuple[Int32, ...], In(1, tag=10_000)] = ()"
     ),
+    # Who the producer is, for people: the controller asks coordinators.
+    "DescribeTransactionsTransactionState": (
+        'client_id: Annotated[String, In(0, tag=10_000)] = ""\n    '
+        'client_host: Annotated[String, In(0, tag=10_001)] = ""'
+    ),
 }
 """Tagged fields that Kafka does not know, and passes over. Their tags are far above Kafka's."""
 

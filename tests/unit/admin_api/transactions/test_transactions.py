@@ -31,7 +31,8 @@ async def test_a_transaction_is_shown_with_those_who_wait_for_it(zookeeper: Memo
     async with controller(zookeeper) as rest:
         await begin(rest)
         now_ms = rest.clock.now_wall_ms()
-        rest.transactions.add("pay-1", ORDERS, ("orders", 9), started_ms=now_ms - 65_000)
+        client = {"client_id": "payments-app", "client_host": "10.0.0.7"}
+        rest.transactions.add("pay-1", ORDERS, ("orders", 9), started_ms=now_ms - 65_000, **client)
         before = (await rest.client.get(PAY)).json()
         assert before["waiting_records"] is None, "no leader has reported"
         await report_open(rest, (4_000, 10), (7, 40))
@@ -41,6 +42,7 @@ async def test_a_transaction_is_shown_with_those_who_wait_for_it(zookeeper: Memo
             "transactional_id": "pay-1",
             "producer_id": 4_000,
             "producer_epoch": 3,
+            **client,
             "state": "ongoing",
             "age_ms": 65_000,
             "timeout_ms": 60_000,

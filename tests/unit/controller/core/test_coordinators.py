@@ -743,6 +743,7 @@ def test_a_transaction_lingers_as_long_as_its_coordinator_tells_so() -> None:
         timeout_ms=60_000,
         partitions=2,
     )
+    known = msgspec.structs.replace(one, client_id="pay\nments", client_host="10.0.0.7")
     decided = msgspec.structs.replace(one, state="PrepareAbort")
 
     def told(coordinator_id: int, *lingering: LingeringTransaction) -> list[tuple[str | None, str]]:
@@ -758,6 +759,8 @@ def test_a_transaction_lingers_as_long_as_its_coordinator_tells_so() -> None:
             "`springtide transactions abort` does it now, and says with --dry-run what that frees",
         )
     ]
+    ((_, of_known),) = told(1001, known)
+    assert "(producer 7, epoch 3, client 'pay\\nments' at 10.0.0.7) began" in of_known
     assert told(1001, decided) == [
         (
             "pay-1",

@@ -34,6 +34,8 @@ ROW = {
     "producer_id": 7,
     "producer_epoch": 3,
     "topics": ({"topic": "orders", "partitions": (1, 0)},),
+    "client_id": "payments-app",
+    "client_host": "10.0.0.7",
 }
 OPEN = OpenProducer(
     producer_id=7, producer_epoch=3, coordinator_epoch=-1, first_offset=10, last_timestamp_ms=5
@@ -75,6 +77,8 @@ def detail(node: KafkaNode, **values: Any) -> TransactionDetail:
             "timeout_ms": 900_000,
             "started_ms": 1_000,
             "partitions": (("orders", 0), ("orders", 1)),
+            "client_id": "payments-app",
+            "client_host": "10.0.0.7",
             "coordinator_id": 1001,
             "endpoint": f"127.0.0.1:{node.port}",
             **values,
@@ -109,6 +113,8 @@ async def test_a_list_has_the_details_of_those_that_are_live(node: KafkaNode) ->
             timeout_ms=900_000,
             started_ms=1_000,
             partitions=(("orders", 0), ("orders", 1)),
+            client_id="payments-app",
+            client_host="10.0.0.7",
         ),
         TransactionListing(transactional_id="old", producer_id=8, state="complete_abort"),
         TransactionListing(transactional_id="new", producer_id=9, state="unknown"),
@@ -128,9 +134,11 @@ async def test_one_is_described_by_its_coordinator(node: KafkaNode) -> None:
     node.answers[ApiKey.DESCRIBE_TRANSACTIONS] = lambda _: {"transaction_states": (ROW,)}
     assert await transactions(node.port).described("prod", "pay-1") == detail(node)
     assert kinds == [1]
-    over = ROW | {"transaction_state": "CompleteCommit", "topics": ()}
+    over = ROW | {"transaction_state": "CompleteCommit", "topics": (), "client_id": "", "client_host": ""}
     node.answers[ApiKey.DESCRIBE_TRANSACTIONS] = lambda _: {"transaction_states": (over,)}
-    ended = detail(node, state="complete_commit", started_ms=None, partitions=())
+    ended = detail(
+        node, state="complete_commit", started_ms=None, partitions=(), client_id=None, client_host=None
+    )
     assert await transactions(node.port).described("prod", "pay-1") == ended
     absent = {"transactional_id": "x", "error_code": ErrorCode.TRANSACTIONAL_ID_NOT_FOUND}
     node.answers[ApiKey.DESCRIBE_TRANSACTIONS] = lambda _: {"transaction_states": (absent,)}

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from coordinator.core.transaction_news import LOOK_MS, NewsOfTransactions
+from coordinator.core.transactions.requests import ProducerClient
 from springtide.contract.epochs import ControllerEpoch
 from springtide.contract.session import HeartbeatResponse
 from springtide.contract.transactions import LINGERS_AFTER_TIMEOUT_MS, Suspect, TransactionNews
 from tests.kit.coordinator.machine_desk import WALL_MS
-from tests.kit.coordinator.transaction_desk import FIRST_ID, P0, P1, TIMEOUT_MS, TransactionDesk
+from tests.kit.coordinator.transaction_desk import CLIENT, FIRST_ID, P0, P1, TIMEOUT_MS, TransactionDesk
 
 SUSPECT = Suspect(FIRST_ID, "t", 0, 10)
 
@@ -80,11 +81,15 @@ def test_a_transaction_lingers_when_it_is_older_than_its_timeout_by_a_minute() -
         TIMEOUT_MS,
         2,
     )
+    assert (told.client_id, told.client_host) == CLIENT
     assert telling.take() == news, "as long as it lasts"
-    desk.init()
+    desk.init(client=ProducerClient("another", "10.0.0.2"))
     desk.now_ms += LOOK_MS
     news = telling.take()
-    assert news is not None and news.lingering[0].state == "PrepareAbort", "no marker is written"
+    assert news is not None
+    (told,) = news.lingering
+    assert told.state == "PrepareAbort", "no marker is written"
+    assert (told.client_id, told.client_host) == CLIENT, "who has left it open, not who waits for the id"
     desk.write_markers()
     desk.now_ms += LOOK_MS
     assert telling.take() is None

@@ -136,6 +136,15 @@ def test_a_producer_without_a_transactional_id_gets_one_of_its_own(
     assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (ErrorCode.NONE, 1000, 0)
 
 
+@pytest.mark.parametrize("transactional_id", ["\0", "a\nb", "../..", "жук", "\N{ROCKET}", "x" * 32_767])
+def test_any_text_may_be_an_id(coordinator: Coordinator, transactional_id: str) -> None:
+    told = init(coordinator, 3, transactional_id=transactional_id)
+    assert (told.error_code, told.producer_epoch) == (ErrorCode.NONE, 0)
+    assert described(coordinator, transactional_id).transaction_state == "Empty"
+    other = init(coordinator, 3, transactional_id=transactional_id[:-1] or "other")
+    assert other.producer_id != told.producer_id
+
+
 @pytest.mark.parametrize("transactional_id", ["", "x" * 40_000])
 def test_an_id_of_no_or_too_many_characters_is_refused(
     coordinator: Coordinator, transactional_id: str
@@ -159,6 +168,7 @@ def test_a_producer_adds_partitions_and_ends_its_transaction(coordinator: Coordi
     state = described(coordinator)
     assert (state.transaction_state, state.producer_id) == ("Ongoing", producer["producer_id"])
     assert [(topic.topic, topic.partitions) for topic in state.topics] == [("orders", (0, 1))]
+    assert (state.client_id, state.client_host) == ("client", "10.0.0.1")
     assert end(coordinator, producer, version).error_code == ErrorCode.NONE
     assert described(coordinator).transaction_state == "PrepareCommit"
 

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.core.transactions.requests import DescribedTransaction, ListTransactionsReply
+from coordinator.core.transactions.requests import (
+    NO_CLIENT,
+    DescribedTransaction,
+    ListTransactionsReply,
+    ProducerClient,
+)
 from springtide.wire.errors import ErrorCode
 from tests.kit.coordinator.machine_desk import WALL_MS
-from tests.kit.coordinator.transaction_desk import FIRST_ID, ID, P0, P1, TIMEOUT_MS, TransactionDesk
+from tests.kit.coordinator.transaction_desk import CLIENT, FIRST_ID, ID, P0, P1, TIMEOUT_MS, TransactionDesk
 
 
 def test_a_transaction_is_described_as_it_is_committed() -> None:
@@ -23,6 +28,7 @@ def test_a_transaction_is_described_as_it_is_committed() -> None:
         timeout_ms=TIMEOUT_MS,
         producer_id=FIRST_ID,
         producer_epoch=0,
+        client=CLIENT,
     )
     assert desk.describe() == empty
     desk.commit()
@@ -35,7 +41,23 @@ def test_a_transaction_is_described_as_it_is_committed() -> None:
         producer_id=FIRST_ID,
         producer_epoch=0,
         partitions=(P0, P1),
+        client=CLIENT,
     )
+    desk.open()
+    assert desk.describe().client == NO_CLIENT, "the next coordinator has not heard of it"
+
+
+def test_who_was_refused_is_not_told_as_the_producers_client() -> None:
+    desk = TransactionDesk()
+    producer = desk.producer()
+    desk.add(producer)
+    other = ProducerClient("another", "10.0.0.2")
+    assert desk.init(client=other).error is ErrorCode.CONCURRENT_TRANSACTIONS
+    assert desk.init(owner=(FIRST_ID, 7), client=other).error is ErrorCode.PRODUCER_FENCED
+    assert desk.describe().client == CLIENT
+    desk.write_markers()
+    assert desk.init(client=other).error is ErrorCode.NONE
+    assert desk.describe().client == other
 
 
 def test_an_unknown_id_is_not_found_and_an_empty_one_is_no_id() -> None:

@@ -90,3 +90,6 @@ def test_many_expire_a_part_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [len(batch.records) for batch in desk.in_flight] == [2, 2, 1]
     desk.commit()
     assert len(desk.machine.registry.store.transactions) == 0
+    desk.is_holding = False
+    desk.wait(HOUR_MS)
+    assert desk.machine.registry.clients == {}
