@@ -6,7 +6,7 @@ All of it is read in one transaction that sees one moment, so the audit's chain 
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from pathlib import Path
 from typing import Any, Final
 
@@ -52,7 +52,8 @@ def read_tables(
                 raise BackupInvalid(
                     f"the database is at revision {revision!r} of a later release: back it up with that one"
                 )
-            there = set(sa.inspect(connection).get_table_names())
+            asked = sa.inspect(connection)
+            there = set(asked.get_table_names())
             wanted = [table for table in metadata.sorted_tables if table.name in there]
             counts = {
                 table.name: int(connection.scalar(sa.select(sa.func.count()).select_from(table)) or 0)
@@ -62,16 +63,19 @@ def read_tables(
             begin(sum(counts.values()))
             for table in wanted:
                 if table.name in counts:
-                    for row in _rows(connection, table):
+                    columns = {column["name"] for column in asked.get_columns(table.name)}
+                    for row in _rows(connection, table, columns):
                         take(table.name, row)
             return connection.dialect.name, revision, counts
     finally:
         engine.dispose()
 
 
-def _rows(connection: sa.Connection, table: sa.Table) -> Iterator[dict[str, Any]]:
-    packed = _binary(table)
-    statement = sa.select(table).order_by(*table.primary_key.columns)
+def _rows(connection: sa.Connection, table: sa.Table, columns: Set[str]) -> Iterator[dict[str, Any]]:
+    """columns: those that the table has at the revision that the database is at."""
+    packed = [name for name in _binary(table) if name in columns]
+    chosen = [column for column in table.c if column.name in columns]
+    statement = sa.select(*chosen).order_by(*table.primary_key.columns)
     streamed = connection.execution_options(stream_results=True, yield_per=ROWS_AT_ONCE).execute(statement)
     for found in streamed.mappings():
         row = dict(found)
@@ -126,16 +130,18 @@ def write_tables(
 
 
 def row_of(line: Any) -> tuple[str, dict[str, Any]]:
-    """Raise BackupInvalid unless it is a row of a table that is known, with its columns."""
+    """Raise BackupInvalid unless it is a row of a table that is known, with its columns. One that may be null
+    may be missing: a later revision has added it."""
     try:
         name, row = line
         table = metadata.tables[name]
-        if set(row) != set(table.c.keys()):
+        needed = {column.name for column in table.c if not column.nullable}
+        if not needed <= set(row) <= set(table.c.keys()):
             raise ValueError(f"table {name} has other columns than the row: {sorted(row)}")
         unpacked = {
             column: base64.b64decode(row[column], validate=True)
             for column in _binary(table)
-            if row[column] is not None
+            if row.get(column) is not None
         }
     except (TypeError, ValueError, KeyError) as error:
         raise BackupInvalid(f"a line is no row: {error}") from error

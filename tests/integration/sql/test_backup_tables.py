@@ -17,7 +17,7 @@ from controller.backup.archive import BackupInvalid
 from controller.backup.tables import DatabaseNotThere, check_empty, read_tables, write_tables
 from controller.database import schema
 from controller.database.sql import Database
-from controller.database.tables import idempotency_keys
+from controller.database.tables import idempotency_keys, silences
 from springtide.levels import UNTOLD
 from tests.kit.controller.sql import run_in_place
 
@@ -100,6 +100,22 @@ async def test_a_restore_that_fails_leaves_nothing(
         with pytest.raises(BackupInvalid, match="a line is no row"):
             write_tables(target_url, revision, iter([*lines, wrong]), lambda count: None)
         check_empty(target_url)
+
+
+def test_a_database_that_lacks_a_later_column_is_backed_up_and_comes_back(
+    target_url: str, tmp_path: Path
+) -> None:
+    older = f"sqlite:///{tmp_path / 'older.db'}"
+    schema.upgrade(older, UNTOLD)
+    silence = {"id": "s", "cluster": "prod", "reason": "", "actor": "a", "created_at_ms": 1, "until_ms": 2}
+    with schema.locked(older) as connection:
+        connection.execute(silences.insert().values(**silence))
+    revision, lines, counts = lines_of(older)
+    assert counts["silences"] == 1
+    assert "transactional_id" not in dict(lines)["silences"]
+    write_tables(target_url, revision, iter(lines), lambda count: None)
+    assert lines_of(target_url) == (revision, lines, counts)
+    schema.upgrade(target_url)
 
 
 def test_what_is_no_database_of_ours_is_not_backed_up(target_url: str, tmp_path: Path) -> None:
