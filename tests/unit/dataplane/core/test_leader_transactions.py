@@ -393,7 +393,7 @@ def test_the_numbers_of_markers_are_of_one_coordinator_and_tools_have_none() -> 
 def test_a_marker_that_was_sent_to_another_leadership_is_not_taken() -> None:
     """A leader knows no numbers of the markers that others have written."""
     bench = leading()
-    epoch = bench.replica.state.leader_epoch
+    epoch = leader_of(bench).leader_epoch
     bench.begin(7)
     for other in (epoch - 1, epoch + 1):
         assert error_of(bench.end(7, leader_epoch=other)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
