@@ -30,8 +30,8 @@ from tests.interop.apps.installs import BUILD, NotInstalled, install_into, is_in
 
 SECONDS_MAX = 60.0
 """Of one try."""
-SECONDS_AFTER_KILL_MAX = 180.0
-"""At clients' defaults a group waits up to a minute for a member that was killed."""
+KILLED_SECONDS_MAX = 180.0
+"""Of each start of one that is killed: at clients' defaults its group waits up to a minute for it."""
 STOP_SECONDS_MAX = 5.0
 SECONDS_AFTER = 1.0
 """What comes too much, such as a record twice, comes within it."""
@@ -146,9 +146,9 @@ def _try(app: App, cluster: Cluster, home: Path, *, seconds: float, has_topics: 
     if app.kind == "read":
         _write(cluster.bootstrap, place.source, LINES)
     if app.exactly_once:
+        seconds = KILLED_SECONDS_MAX
         _kill_in_the_middle(app, place, seconds)
         _append(folder, LINES[HALF:])
-        seconds = SECONDS_AFTER_KILL_MAX
     with _started(app, place) as process:
         deadline = time.monotonic() + seconds
         match app.kind:
