@@ -160,7 +160,9 @@ def test_transactions_that_linger_and_hang_are_found_and_looked_at(
 
     listed = canned.example("/clusters/prod/transactions")
     listed["items"][0] |= {"lingers": True, "waiting_records": 1_200}
-    listed["items"].append({**listed["items"][1], "transactional_id": HOSTILE})
+    listed["items"].append(
+        {**listed["items"][1], "transactional_id": HOSTILE, "client_id": HOSTILE, "client_host": HOSTILE}
+    )
     listed["unanswered"] = [f"desk2: {HOSTILE}"]
     canned.put("/clusters/prod/transactions", listed)
     browser.look(width=DESK, dark=False)

@@ -63,6 +63,7 @@ def test_one_that_is_open_is_found_and_aborted(tmp_path: Path) -> None:
             assert errors == [] and (listed.transactional_id, listed.state) == (ID, "ongoing")
             assert listed.partitions == seen.partitions == (PLACE,)
             assert seen.coordinator_id == owner_of(cluster)
+            assert (seen.client_id, seen.client_host) == ("rdkafka", "127.0.0.1")
             lag = cluster.controller.machine.lags[cluster.controller.image.topic_ids[TOPIC], 0]
             assert lag.transactions is not None and lag.transactions.last_stable_offset == 0
             assert lag.transactions.oldest[0].producer_id == seen.producer_id
