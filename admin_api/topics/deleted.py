@@ -33,7 +33,8 @@ from springtide.security.acls.model import Operation
 router = APIRouter(route_class=StrictRoute, tags=["Topics"])
 
 TopicIdPath = Annotated[
-    str, Path(description="the topic's id", examples=["Zk1lV0pCTEq4nY6mXw2v3A"], max_length=64)
+    str,
+    Path(description="the topic's id", examples=["Zk1lV0pCTEq4nY6mXw2v3A"], pattern=r"^[A-Za-z0-9_-]{1,64}$"),
 ]
 
 
