@@ -79,6 +79,11 @@ class TransactionDesk(MachineDesk[TransactionMachine]):
         self.take_orders()
 
     def take_orders(self) -> None:
+        """As the shell does; an order is over when the machine's book has it no more."""
+        left = self.machine.markers.left
+        for name, order in list(self.orders.items()):
+            if name not in left or left[name][:2] != (order.producer_id, order.producer_epoch):
+                del self.orders[name]
         for order in self.machine.markers.take_new():
             assert order.transactional_id not in self.orders, "one end of an id at a time"
             self.orders[order.transactional_id] = order

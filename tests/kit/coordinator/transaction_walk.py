@@ -307,8 +307,6 @@ class TransactionWalk(RuleBasedStateMachine):
             return
         self.desk.start_markers(order, *places)
         self.past.append((order, self.coordinator_epoch))
-        if order.transactional_id not in self.desk.machine.markers.left:
-            self.desk.orders.pop(order.transactional_id, None)
 
     @rule(place=st.sampled_from(PLACES))
     def a_marker_is_written_and_the_answer_is_lost(self, place: TransactionPartition) -> None:
