@@ -305,6 +305,7 @@ class Leader(ReplicaRole):
             self._guards.spend(producer_id, producer_epoch)
             self._opened_ms.pop(producer_id, None)
         if not isinstance(verdict, ErrorCode):
+            log.producers.note_attempt(marker)
             return self._await_marker(
                 AppendResult(ErrorCode.NONE), verdict, waiter=waiter, expires_ms=expires_ms
             )

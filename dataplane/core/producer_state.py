@@ -285,9 +285,10 @@ class ProducerStates:
         )
 
     def note_attempt(self, marker: MarkerToWrite) -> None:
-        """Remember by which request a marker came that is in the log now."""
+        """Remember by which request a marker came that is in the log."""
         producer = self._producers[marker.producer_id]
-        producer.attempt = max(producer.attempt, marker.attempt)
+        if marker.coordinator_epoch == producer.coordinator_epoch:
+            producer.attempt = max(producer.attempt, marker.attempt)
 
     def epoch_of(self, producer_id: int) -> int:
         """Return the producer's epoch in its last batch or marker, -1 without one."""

@@ -1,4 +1,4 @@
-"""Seeds of the random walks of coordinators' machines (tests/kit/coordinator), for teeth.py."""
+"""Seeds of the random walks of machines and of a leader (tests/kit), for teeth.py."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 from tests.kit.coordinator.group_walk import GroupWalk
 from tests.kit.coordinator.pending_walk import PendingWalk
 from tests.kit.coordinator.transaction_walk import TransactionWalk
+from tests.kit.dataplane.marker_walk import MarkerWalk
 
 WALKS: dict[str, type[RuleBasedStateMachine]] = {
     "groups": GroupWalk,
     "pending offsets": PendingWalk,
     "transactions": TransactionWalk,
+    "markers": MarkerWalk,
 }
 TIMES = 20
 STEPS = 40

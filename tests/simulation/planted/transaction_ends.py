@@ -37,9 +37,12 @@ _compacted = partial(plant, family="transactions", coordinators=2, compacted=Tru
 
 ADD = _Boundaries.add
 DECIDE_ROUND = Leader.decide_round
+_markers = partial(plant, walks="markers", breaks="I32", seeds_max=10)
+
 FENCED = state.fenced
 PREPARED = state.prepared
 CHECK_MARKER = ProducerStates.check_marker
+WRITE_MARKER = Leader.write_marker
 ON_MARKER = PartitionTransactions.on_marker
 STRIKE = MarkerBook.strike
 CHECK_BUMPING = ends._check_bumping
@@ -156,9 +159,17 @@ def a_marker_that_comes_again_is_refused() -> Patches:
     return [(ProducerStates, "check_marker", check)]
 
 
-@_plant(seen="a marker that was sent again ends the next transaction when it arrives at last (version 1)")
+@_markers(seen="a marker that was sent again ends the next transaction when it arrives at last (version 1)")
 def a_late_marker_ends_the_next_transaction() -> Patches:
     return [(ProducerStates, "is_late", lambda self, marker: False)]
+
+
+@_markers(seen="a leader takes a late marker that another leadership had been sent (version 1)")
+def a_marker_of_an_earlier_leadership_counts() -> Patches:
+    def write_marker(self: Leader, marker: MarkerToWrite, **how: Any) -> Any:
+        return WRITE_MARKER(self, replace(marker, leader_epoch=-1), **how)
+
+    return [(Leader, "write_marker", write_marker)]
 
 
 @_stable(seen="a commit marker is not known to end anything by replicas that read it")

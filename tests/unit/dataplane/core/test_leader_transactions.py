@@ -369,6 +369,17 @@ def test_under_version_1_a_marker_that_was_sent_before_the_last_one_ends_nothing
     assert bench.log.producers.transactions.open == {}
 
 
+def test_a_marker_that_need_not_be_written_again_is_the_last_one_all_the_same() -> None:
+    """The second transaction wrote nothing here. Of its two markers the first comes in the third one."""
+    bench = leading()
+    bench.begin(7)
+    bench.end(7, coordinator_epoch=3, attempt=5)
+    assert bench.end(7, coordinator_epoch=3, attempt=7)[0].base_offset == -1
+    bench.begin(7, sequence=1)
+    assert bench.end(7, coordinator_epoch=3, attempt=6)[0].base_offset == -1
+    assert bench.log.producers.transactions.open == {7: 2}
+
+
 def test_a_late_marker_leaves_the_next_transactions_verification() -> None:
     bench = leading()
     bench.begin(7)
