@@ -352,11 +352,6 @@ def aborted_not_found_by_a_start() -> Patches:
     return [(recovery._Recovery, "_find_aborted", lambda _self, _segment: None)]
 
 
-@plant(breaks="what is aborted is cut with the log")
-def aborted_outlives_a_cut() -> Patches:
-    return [(AbortedIndex, "truncate", lambda _self, _log_offset: None)]
-
-
 @plant(breaks="a pass keeps what is aborted of a transaction that it has cleaned in part (KAFKA-13727)")
 def aborted_lost_by_a_pass() -> Patches:
     original, replace_with = rewritten_files._Rewriting._close, AbortedIndex.replace

@@ -17,7 +17,6 @@ from coordinator.core.transactions.registry import TransactionTurn
 from dataplane.core import leader
 from dataplane.core.compaction import deciding
 from dataplane.core.compaction.known import KnownRounds
-from dataplane.core.compaction.rewriting import Rewrite, _Boundaries
 from dataplane.core.compaction.rounds import Dirt
 from dataplane.core.effects import Effects
 from dataplane.core.leader import Leader
@@ -35,7 +34,6 @@ _lasting = partial(plant, family="transactions", coordinators=2, breaks="I34", s
 _stable = partial(plant, family="transactions", coordinators=2, breaks="I33", seeds_max=60)
 _compacted = partial(plant, family="transactions", coordinators=2, compacted=True, seeds_max=60)
 
-ADD = _Boundaries.add
 DECIDE_ROUND = Leader.decide_round
 _markers = partial(plant, walks="markers", breaks="I32", seeds_max=10)
 
@@ -46,7 +44,6 @@ WRITE_MARKER = Leader.write_marker
 ON_MARKER = PartitionTransactions.on_marker
 STRIKE = MarkerBook.strike
 CHECK_BUMPING = ends._check_bumping
-REWRITTEN = Rewrite._rewritten_in_transaction
 ABORTED_IN = MemoryLog.aborted_in
 
 
@@ -221,23 +218,3 @@ def a_round_passes_the_last_stable_offset() -> Patches:
 @_compacted(breaks="I35", seen="a record of an aborted transaction replaces an older one of its key")
 def what_is_aborted_replaces_what_is_not() -> Patches:
     return [(AbortedRanges, "hold", lambda self, header: False)]
-
-
-@_compacted(breaks="I33", seen="crabka#528: compaction keeps one marker of all")
-def a_marker_goes_before_its_records() -> Patches:
-    def rewritten(self: Rewrite, header: BatchHeader, read: Any) -> Any:
-        if header.is_control and not self._boundaries.holds(header):
-            return None
-        return REWRITTEN(self, header, read)
-
-    return [(Rewrite, "_rewritten_in_transaction", rewritten)]
-
-
-@_compacted(breaks="I23", seen="a producer goes on behind a marker, and its last batch is gone by a round")
-def the_last_batch_before_a_marker_goes() -> Patches:
-    def add(self: _Boundaries, header: BatchHeader) -> None:
-        ADD(self, header)
-        if header.has_producer_id and header.is_control:
-            self._by_producer[header.producer_id] = (-1, -1, header.base_offset)
-
-    return [(_Boundaries, "add", add)]

@@ -21,7 +21,6 @@ from springtide.wire.markers import Outcome
 from tests.simulation.planted.plant import Patches, plant
 
 _offsets = partial(plant, walks="pending offsets", breaks="I32", seeds_max=40)
-_walk = partial(plant, walks="transactions", seeds_max=40)
 
 JUDGE = transactions._judge
 END = transactions._end
@@ -180,11 +179,11 @@ def an_abort_leaves_offsets_pending() -> Patches:
     return [(transactions, "_end", end)]
 
 
-@_walk(breaks="I31", seen="a refused step stays in memory, and the next one goes on from it")
+@plant(
+    walks="transactions",
+    breaks="I31",
+    seen="a refused step stays in memory, and the next one goes on from it",
+    seeds_max=40,
+)
 def a_refused_step_of_a_transaction_is_not_undone() -> Patches:
     return [(TransactionStore, "undo", lambda self, offset: None)]
-
-
-@_walk(breaks="I32", seen="redpanda#3616: a decision is told before it is committed, and then taken back")
-def a_transaction_is_never_under_way() -> Patches:
-    return [(TransactionStore, "is_under_way", lambda self, transactional_id: False)]
