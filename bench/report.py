@@ -225,10 +225,17 @@ def side_by_side(
         f"{'':<56}" + "".join(f"{name:>14}" for name in found) + (f"{'times':>8}" if len(found) > 1 else "")
     ]
     for field, text in units.items():
-        values = [float(figures[field] or 0) for figures in found.values()]
-        line = f"{text:<56}" + "".join(f"{value:>14,.1f}" for value in values)
-        if len(values) > 1 and all(value > 0 for value in values):
-            ours, other = values[0], values[1]
-            line += f"{ours / other if field in more_is_better else other / ours:>8.2f}"
-        lines.append(line)
+        line = f"{text:<56}" + "".join(f"{float(figures[field] or 0):>14,.1f}" for figures in found.values())
+        ratio = times(found, field, more_is_better)
+        lines.append(line if ratio is None else f"{line}{ratio:>8.2f}")
     return "\n".join(lines)
+
+
+def times(
+    found: Mapping[str, Mapping[str, float | None]], field: str, more_is_better: Collection[str]
+) -> float | None:
+    """Return how many times the first side's figure is as good as the second's; None if one has none."""
+    values = [figures[field] for figures in found.values()]
+    if len(values) < 2 or not values[0] or not values[1]:
+        return None
+    return values[0] / values[1] if field in more_is_better else values[1] / values[0]

@@ -1,10 +1,13 @@
-"""Transactions beside Apache Kafka: `python -m bench transactions [--kafka-home DIR] [--quick]`.
+"""Transactions beside Apache Kafka: `python -m bench transactions [--kafka-home DIR] [--quick] [--gate]`.
 
 Three brokers on each side, and on ours three coordinators beside them, whose processor time counts as the
-brokers' do. Stock producers (librdkafka) commit transactions of 1, 10 and 1,000 records of 200 bytes to 1, 10
-and 100 partitions, one after the other: first one alone, for how long a commit takes, then eight. Beside the
-first a reader of committed records and one of all records measure how long after it was produced each record
-reached them: what committed records wait for is the rest of their transaction.
+brokers' do. Stock producers (librdkafka) commit transactions of 1, 10 and 1,000 records of 200 bytes, each
+to the next of 1, 10 and 100 partitions, one transaction after the other: first one alone, for how long a
+commit takes, then eight. Beside the first a reader of committed records and one of all records measure how
+long after it was produced each record reached them: what committed records wait for is the rest of their
+transaction.
+
+Both sides run at once, are warmed up, and take turns, round by round; a figure is the median of its rounds.
 """
 
 from __future__ import annotations
@@ -13,20 +16,23 @@ import argparse
 import threading
 import time
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, product, starmap
+from statistics import median
 from typing import Final
 
 from confluent_kafka import OFFSET_END, Consumer, Producer, TopicPartition
 
 from bench.command import Narrator, add_kafka_home, add_output, add_quick
 from bench.figures import latency_percentiles_ms
+from bench.goals import AHEAD
 from bench.kafka import Kafka
 from bench.machine import keep, machine_facts
 from bench.processor_time import cpu_seconds
-from bench.report import side_by_side
+from bench.report import side_by_side, times
+from bench.run import JIT_WARMUP_RUNS_MAX, JIT_WARMUP_S, is_steady
 from bench.sides import KEEP_ALL, Side, Springtide
 
 VALUE_BYTES: Final = 200
@@ -50,19 +56,20 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Size:
+    """rounds, and the seconds of each measurement in one. together: producers of the second measurement."""
+
     shapes: tuple[Shape, ...]
+    rounds: int
     seconds: float
     together: int
-    """Producers of the second measurement."""
 
 
+WARM_UP_SHAPE: Final = Shape(10, 10)
 SIZES: Final = {
     False: Size(
-        (Shape(1, 1), Shape(10, 1), Shape(10, 10), Shape(1000, 1), Shape(1000, 10), Shape(1000, 100)),
-        seconds=8.0,
-        together=8,
+        tuple(starmap(Shape, product((1, 10, 1000), (1, 10, 100)))), rounds=3, seconds=4.0, together=8
     ),
-    True: Size((Shape(1, 1), Shape(10, 10)), seconds=2.0, together=2),
+    True: Size((Shape(1, 1), WARM_UP_SHAPE), rounds=1, seconds=2.0, together=2),
 }
 
 
@@ -83,25 +90,44 @@ def is_rate(name: str) -> bool:
     return name.endswith("per_second")
 
 
-def measure(side: Side, size: Size, tell: Narrator) -> dict[str, float | None]:
-    """Run the load against a side; return its figures. Raises KafkaException."""
-    figures: dict[str, float | None] = {}
+def measure(sides: Sequence[Side], size: Size, tell: Narrator) -> dict[str, dict[str, float | None]]:
+    """Return the figures of each side, by its name. Raises KafkaException."""
+    found: dict[str, dict[str, float | None]] = {side.name: {} for side in sides}
     for shape in size.shapes:
         topic = f"transactions-{shape.records}-{shape.partitions}"
-        side.create_topic(topic, partitions=shape.partitions, retention_bytes=KEEP_ALL)
-        with _readers(side, topic, shape) as latencies:
-            took = _commit_for(_open(side), topic, shape, size.seconds)
-        measured = {"commit": took, **latencies}
-        for name, seconds in measured.items():
-            p50, p99 = latency_percentiles_ms(seconds)
-            figures[f"{shape} {name}_p50_ms"] = p50
-            figures[f"{shape} {name}_p99_ms"] = p99
-        per_second, cpu_us = _together(side, topic, shape, size)
-        figures[f"{shape} per_second"] = per_second
-        figures[f"{shape} cpu_us"] = cpu_us
-        tell(f"{shape}: {per_second:.0f} transactions a second")
-        side.delete_topic(topic)
+        rounds: dict[str, list[dict[str, float | None]]] = {side.name: [] for side in sides}
+        for side in sides:
+            side.create_topic(topic, partitions=shape.partitions, retention_bytes=KEEP_ALL)
+        for number, side in product(range(size.rounds), sides):
+            figures = _measure(side, topic, shape, size)
+            rounds[side.name].append(figures)
+            tell(f"{shape}: round {number + 1} {side.name}: {figures['per_second']:.0f} a second")
+        for side in sides:
+            side.delete_topic(topic)
+            for name in rounds[side.name][0]:
+                values = [value for one in rounds[side.name] if (value := one[name]) is not None]
+                found[side.name][f"{shape} {name}"] = median(values) if values else None
+    return found
+
+
+def _measure(side: Side, topic: str, shape: Shape, size: Size) -> dict[str, float | None]:
+    with _readers(side, topic, shape) as latencies:
+        took = _commit_for(_open(side), topic, shape, size.seconds)
+    figures: dict[str, float | None] = {}
+    for name, seconds in {"commit": took, **latencies}.items():
+        figures[f"{name}_p50_ms"], figures[f"{name}_p99_ms"] = latency_percentiles_ms(seconds)
+    figures["per_second"], figures["cpu_us"] = _together(side, topic, shape, size.together, size.seconds)
     return figures
+
+
+def warm_up(side: Side, producers: int, tell: Narrator) -> None:
+    """Commit until it does not get faster any more."""
+    side.create_topic("warm-up", partitions=WARM_UP_SHAPE.partitions, retention_bytes=KEEP_ALL)
+    rates: list[float] = []
+    while len(rates) < JIT_WARMUP_RUNS_MAX and not is_steady(rates):
+        rates.append(_together(side, "warm-up", WARM_UP_SHAPE, producers, JIT_WARMUP_S)[0])
+        tell(f"warming up {side.name}: {rates[-1]:.0f} transactions a second")
+    side.delete_topic("warm-up")
 
 
 def _open(side: Side) -> Producer:
@@ -135,25 +161,25 @@ def _commit_for(producer: Producer, topic: str, shape: Shape, seconds: float) ->
     return took
 
 
-def _together(side: Side, topic: str, shape: Shape, size: Size) -> tuple[float, float]:
+def _together(side: Side, topic: str, shape: Shape, together: int, seconds: float) -> tuple[float, float]:
     """Return how many transactions several producers commit in a second, and the servers' processor time of
     one, in microseconds."""
-    producers = [_open(side) for _ in range(size.together)]
+    producers = [_open(side) for _ in range(together)]
     counts: list[int] = []
 
     def load(producer: Producer) -> None:
-        counts.append(len(_commit_for(producer, topic, shape, size.seconds)))
+        counts.append(len(_commit_for(producer, topic, shape, seconds)))
 
     threads = [threading.Thread(target=load, args=(producer,)) for producer in producers]
     for thread in threads:
         thread.start()
     time.sleep(WARM_UP_SECONDS)
     cpu_s = cpu_seconds(side.broker_pids)
-    time.sleep(size.seconds)
+    time.sleep(seconds)
     cpu_s = cpu_seconds(side.broker_pids) - cpu_s
     for thread in threads:
         thread.join()
-    return sum(counts) / size.seconds, cpu_s / max(1, sum(counts)) * 1e6
+    return sum(counts) / seconds, cpu_s / max(1, sum(counts)) * 1e6
 
 
 @contextmanager
@@ -202,20 +228,28 @@ def _readers(side: Side, topic: str, shape: Shape) -> Iterator[dict[str, list[fl
 def add_options(parser: argparse.ArgumentParser) -> None:
     add_quick(parser)
     add_kafka_home(parser)
+    parser.add_argument(
+        "--gate", action="store_true", help="with --kafka-home: exit with 1 if a figure is worse than Kafka's"
+    )
     add_output(parser, "transactions-bench")
 
 
 def run(options: argparse.Namespace) -> int:
     tell = Narrator()
     size = SIZES[options.quick]
-    found: dict[str, dict[str, float | None]] = {}
-    sides: list[Side] = [Springtide(tell, coordinators=3)]
-    if options.kafka_home is not None:
-        sides.append(Kafka(options.kafka_home, tell))
-    for side in sides:
-        with side:
-            found[side.name] = measure(side, size, tell)
+    with ExitStack() as running:
+        sides: list[Side] = [running.enter_context(Springtide(tell, coordinators=3))]
+        if options.kafka_home is not None:
+            sides.append(running.enter_context(Kafka(options.kafka_home, tell)))
+        if not options.quick:
+            for side in sides:
+                warm_up(side, size.together, tell)
+        found = measure(sides, size, tell)
     told = units(size)
-    print(side_by_side(found, told, more_is_better=frozenset(filter(is_rate, told))))
+    rates = frozenset(filter(is_rate, told))
+    print(side_by_side(found, told, more_is_better=rates))
+    behind = [text for field, text in told.items() if (times(found, field, rates) or AHEAD) < AHEAD]
+    if len(sides) > 1:
+        print("\n".join(["Below its goal:", *behind] if behind else ["All goals are met."]))
     keep(options.output, {"machine": machine_facts(), "quick": options.quick, **found})
-    return 0
+    return int(options.gate and bool(behind))
