@@ -20,5 +20,5 @@ epochs, but for these, which differ on purpose:
 - An owner whose open transaction InitProducerId aborts gets its next epoch when it asks again (init).
 - A commit that comes after the coordinator's abort is fenced (ends; KAFKA-20785).
 - The epoch before an end of version 1 was another owner's, and is no request that comes again (ends).
-- Additions do not wait for each other (partitions).
+- Additions do not wait for each other, and for the markers of the end before they do (partitions).
 """

@@ -15,7 +15,7 @@ STATE: INVALID_TXN_STATE; WAIT: CONCURRENT_TRANSACTIONS; FENCED: PRODUCER_FENCED
 another producer id is INVALID_PRODUCER_ID_MAPPING. Under version 2 the epoch before is a request that comes
 again, since each end bumps; after the last epoch it is that of the id before. A commit that comes after an
 abort was not answered otherwise before: the coordinator aborted (KAFKA-20785). While a record of the id is
-under way, all are told to wait.
+under way, or the next transaction is held for the markers of this one, all are told to wait.
 
 An abort of nothing (bump) is decided and complete at once: no partition needs a marker.
 """
@@ -25,6 +25,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from coordinator.core.transaction_records import NO_PRODUCER_ID, StoredTransaction, TransactionState
+from coordinator.core.transactions.partitions import add_held
 from coordinator.core.transactions.registry import Completed, Prepared, TransactionRegistry, TransactionTurn
 from coordinator.core.transactions.requests import (
     EndTransaction,
@@ -51,7 +52,7 @@ _COMMITS = frozenset({TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE
 def end_transaction(registry: TransactionRegistry, turn: TransactionTurn, request: EndTransaction) -> None:
     store, transactional_id = registry.store, request.transactional_id
     stored = store.latest(transactional_id)
-    if store.is_under_way(transactional_id):
+    if store.is_under_way(transactional_id) or transactional_id in registry.held:
         _answer(turn, request, ErrorCode.CONCURRENT_TRANSACTIONS)
     elif stored is None:
         turn.reads = True
@@ -179,13 +180,16 @@ def markers_written(registry: TransactionRegistry, turn: TransactionTurn, reques
 
 
 def complete(registry: TransactionRegistry, turn: TransactionTurn, transactional_ids: Iterable[str]) -> None:
-    """Record that all partitions have their markers, where that is not being written."""
+    """Record that all partitions have their markers, where that is not being written; let the next
+    transaction begin."""
     written: list[str] = []
     for transactional_id in transactional_ids:
         stored = registry.store.latest(transactional_id)
         if stored is not None and stored.state in PREPARED:
-            turn.write(transactional_id, completed(stored, turn.wall_ms))
+            end = completed(stored, turn.wall_ms)
+            turn.write(transactional_id, end)
             written.append(transactional_id)
+            add_held(registry, turn, transactional_id, end)
     if written:
         turn.work = Completed(tuple(written))
 

@@ -18,9 +18,10 @@ from coordinator.core.transactions.expiry import on_expiry_timer
 from coordinator.core.transactions.init import init_producer
 from coordinator.core.transactions.markers import MarkerBook
 from coordinator.core.transactions.options import TransactionOptions
-from coordinator.core.transactions.partitions import add_partitions, verify_partitions
+from coordinator.core.transactions.partitions import add_partitions, on_held_timer, verify_partitions
 from coordinator.core.transactions.registry import (
     Completed,
+    HeldTimer,
     IdExpiryTimer,
     Prepared,
     TimeoutTimer,
@@ -68,6 +69,8 @@ class TransactionMachine:
         match event:
             case TimerDue(key=TimeoutTimer()):
                 on_timeout_timer(self.registry, turn)
+            case TimerDue(key=HeldTimer(transactional_id)):
+                on_held_timer(self.registry, turn, transactional_id)
             case TimerDue(key=IdExpiryTimer(), expiry_ms=expiry_ms):
                 on_expiry_timer(self.registry, turn, expiry_ms)
             case _:
@@ -112,4 +115,4 @@ class TransactionMachine:
         return turn.outcome()
 
     def closed(self) -> tuple[int, ...]:
-        return ()
+        return tuple(request.token for held in self.registry.held.values() for request in held)

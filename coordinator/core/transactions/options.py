@@ -8,6 +8,9 @@ STRING_BYTES_MAX = 32_767
 """Of a transactional id, as of a group's."""
 TRANSACTION_BYTES_MAX = 500_000
 """What the record of a transaction takes: it must fit into one batch of a coordinator topic."""
+HELD_MS_MAX = {1: 500, 2: 20}
+"""How long an addition waits for the markers of the end before, by version. A producer of version 1 asks over
+a connection of its own; of version 2 a leader does, for others with it, and asks again soon."""
 ENDS_PER_STEP = 500
 """Transactions that one look for overdue ones ends."""
 EXPIRY_KEYS_PER_STEP = 5_000

@@ -4,6 +4,10 @@
 Several leaders may add partitions of one transaction at once, so an addition does not wait for another that
 is being written: the log keeps their order, and each is answered once it is committed. The same holds for the
 first one of a transaction while the end of the one before is being recorded.
+
+A producer goes on as soon as the end is decided, and its markers take a moment more. An addition that comes
+meanwhile is held for them, and written beside the record of the end: one that is told to wait comes back
+after 20 ms, from most clients.
 """
 
 from __future__ import annotations
@@ -13,8 +17,8 @@ from coordinator.core.transaction_records import (
     TransactionState,
     encode_transaction,
 )
-from coordinator.core.transactions.options import TRANSACTION_BYTES_MAX
-from coordinator.core.transactions.registry import TransactionRegistry, TransactionTurn
+from coordinator.core.transactions.options import HELD_MS_MAX, TRANSACTION_BYTES_MAX
+from coordinator.core.transactions.registry import HeldTimer, TransactionRegistry, TransactionTurn
 from coordinator.core.transactions.requests import AddToTransaction, PartitionsReply, VerifyPartitions
 from coordinator.core.transactions.state import BUMPS_AT_END, EPOCH_MAX, PREPARED, next_owner, with_partitions
 from springtide.wire.errors import ErrorCode
@@ -24,25 +28,65 @@ def add_partitions(registry: TransactionRegistry, turn: TransactionTurn, request
     store, transactional_id = registry.store, request.transactional_id
     stored = store.latest(transactional_id)
     error = check_owner(stored, request)
-    if stored is None or error is not ErrorCode.NONE:
+    if error is ErrorCode.CONCURRENT_TRANSACTIONS:
+        _hold(registry, turn, request)
+    elif stored is None or error is not ErrorCode.NONE:
         if store.is_under_way(transactional_id):  # what the refusal goes by may be taken back
             error = ErrorCode.CONCURRENT_TRANSACTIONS
         else:
             turn.reads = True
         _answer(turn, request, error)
+    else:
+        _add(registry, turn, request, stored)
+
+
+def _hold(registry: TransactionRegistry, turn: TransactionTurn, request: AddToTransaction) -> None:
+    held = registry.held.setdefault(request.transactional_id, [])
+    held.append(request)
+    if len(held) == 1:
+        turn.timers[HeldTimer(request.transactional_id)] = turn.now_ms + HELD_MS_MAX[request.version]
+
+
+def add_held(
+    registry: TransactionRegistry, turn: TransactionTurn, transactional_id: str, stored: StoredTransaction
+) -> None:
+    """Answer the additions that were held for this end, whose record is being written."""
+    held = registry.held.pop(transactional_id, None)
+    if held is None:
         return
-    is_begun = stored.state is TransactionState.ONGOING
+    turn.timers[HeldTimer(transactional_id)] = None
+    for request in held:
+        error = check_owner(stored, request)
+        if error is ErrorCode.NONE:
+            stored = _add(registry, turn, request, stored)
+        else:
+            _answer(turn, request, error)
+
+
+def on_held_timer(registry: TransactionRegistry, turn: TransactionTurn, transactional_id: str) -> None:
+    for request in registry.held.pop(transactional_id, ()):
+        _answer(turn, request, ErrorCode.CONCURRENT_TRANSACTIONS)
+        turn.reads = True
+
+
+def _add(
+    registry: TransactionRegistry, turn: TransactionTurn, request: AddToTransaction, stored: StoredTransaction
+) -> StoredTransaction:
+    """Return the transaction with the partitions, or as it was if they are in, or have no room."""
+    error = ErrorCode.NONE
     if stored.partitions.issuperset(request.partitions):
         turn.waits = True
     else:
         added = with_partitions(stored, request.partitions, version=request.version, wall_ms=turn.wall_ms)
         error = _check_room(registry, stored, added)
         if error is ErrorCode.NONE:
-            registry.note_client(transactional_id, request.client)
-            turn.write(transactional_id, added)
-            if not is_begun:
-                registry.deadlines[transactional_id] = turn.now_ms + stored.timeout_ms
+            registry.note_client(request.transactional_id, request.client)
+            turn.write(request.transactional_id, added)
+            if stored.state is not TransactionState.ONGOING:
+                registry.deadlines[request.transactional_id] = turn.now_ms + stored.timeout_ms
+            stored = added
     _answer(turn, request, error)
+    return stored
 
 
 def check_owner(stored: StoredTransaction | None, request: AddToTransaction | VerifyPartitions) -> ErrorCode:

@@ -15,7 +15,7 @@ from coordinator.core.transaction_records import (
 )
 from coordinator.core.transactions.markers import MarkerBook, MarkerOrder
 from coordinator.core.transactions.options import TransactionOptions
-from coordinator.core.transactions.requests import NO_CLIENT, ProducerClient
+from coordinator.core.transactions.requests import NO_CLIENT, AddToTransaction, ProducerClient
 from coordinator.core.transactions.state import PREPARED
 from coordinator.core.transactions.store import TransactionStore
 
@@ -28,6 +28,13 @@ class TimeoutTimer:
 @dataclass(frozen=True, slots=True)
 class IdExpiryTimer:
     """The next look for expired transactional ids."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldTimer:
+    """The additions of an id that are held have waited long enough."""
+
+    transactional_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +61,7 @@ class TransactionTurn:
         self.wall_ms = wall_ms
         self.records: list[ShardRecord] = []
         self.replies: list[RequestReply] = []
-        self.timers: dict[Hashable, int] = {}
+        self.timers: dict[Hashable, int | None] = {}
         self.work: Prepared | Completed | None = None
         self.waits = False
         self.reads = False
@@ -84,10 +91,11 @@ class TransactionRegistry:
     deadlines: when transactions that are open have lasted too long, monotonic: a wall clock that is set must
         not abort them. Entries of others go with the next look.
     clients: by transactional id, who asked last for its producer and was heard, since this process has it.
+    held: additions by id, which wait for the markers of the transaction before.
     unchecked: the ids that the present look for expired ones has not come to.
     """
 
-    __slots__ = ("clients", "deadlines", "markers", "options", "store", "unchecked")
+    __slots__ = ("clients", "deadlines", "held", "markers", "options", "store", "unchecked")
 
     def __init__(self, options: TransactionOptions) -> None:
         self.options = options
@@ -95,6 +103,7 @@ class TransactionRegistry:
         self.markers = MarkerBook()
         self.deadlines: dict[str, int] = {}
         self.clients: dict[str, ProducerClient] = {}
+        self.held: dict[str, list[AddToTransaction]] = {}
         self.unchecked: list[str] = []
 
     def order_markers(self, transactional_id: str, stored: StoredTransaction) -> None:

@@ -31,6 +31,7 @@ from coordinator.core.transaction_records import (
     encode_transaction,
 )
 from coordinator.core.transactions.markers import MarkerOrder
+from coordinator.core.transactions.registry import HeldTimer
 from coordinator.core.transactions.requests import (
     EndTransaction,
     EndTransactionReply,
@@ -448,7 +449,9 @@ class TransactionWalk(RuleBasedStateMachine):
         assert len(self.desk.replies) + self._waiting() == self.desk.tokens, "a request is forgotten"
 
     def _waiting(self) -> int:
-        return sum(len(batch.replies) for batch in self.desk.in_flight)
+        held = self.desk.machine.registry.held
+        assert {HeldTimer(name) for name in held} <= self.desk.timers.keys(), "it waits for ever"
+        return sum(len(batch.replies) for batch in self.desk.in_flight) + sum(map(len, held.values()))
 
     def teardown(self) -> None:
         """The world becomes quiet: what is open is aborted in time, every marker is taken, and a new producer

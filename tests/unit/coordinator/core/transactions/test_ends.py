@@ -262,7 +262,6 @@ def test_an_end_at_the_last_epoch_needs_a_fresh_id_and_answers_it() -> None:
     assert (order.producer_id, order.producer_epoch) == (77, EPOCH_MAX)
     # Before the markers are written the next transaction waits, and is not fenced.
     fresh = Producer(FIRST_ID, 0)
-    assert desk.add(fresh) is WAIT
     assert desk.verify(fresh, P0) == [WAIT]
     assert desk.end(fresh, is_commit=False).error is WAIT
     assert desk.end(producer).error is WAIT

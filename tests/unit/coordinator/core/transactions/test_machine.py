@@ -122,7 +122,9 @@ def test_a_transaction_goes_on_under_the_next_coordinator() -> None:
     assert second.ask(MarkersWritten, **written) == MarkersReply(0)
     assert (second.state(), second.end()) == ("CompleteCommit", EndTransactionReply(ErrorCode.NONE, 7, 1))
     first.desk.is_current = False
-    assert first.add(1) is ErrorCode.NOT_COORDINATOR  # and not to wait for ever
+    assert first.add(1) is None
+    first.desk.wait()
+    assert first.desk.answers[first.tokens] is ErrorCode.NOT_COORDINATOR  # and not to wait for ever
 
 
 @pytest.mark.parametrize("is_current", [True, False])

@@ -6,7 +6,7 @@ import pytest
 
 from coordinator.core.transaction_records import TransactionPartition, TransactionState
 from coordinator.core.transactions import partitions
-from coordinator.core.transactions.options import TransactionOptions
+from coordinator.core.transactions.options import HELD_MS_MAX, TransactionOptions
 from coordinator.core.transactions.requests import AddToTransaction, PartitionsReply
 from springtide.wire.errors import ErrorCode
 from tests.kit.coordinator.machine_desk import WALL_MS
@@ -93,16 +93,64 @@ def test_additions_that_were_refused_are_not_in() -> None:
     assert desk.machine.registry.store.partitions == 0
 
 
+def ended(version: int) -> tuple[TransactionDesk, Producer]:
+    """Return a desk on which the end of a transaction is decided, and its producer, which goes on."""
+    desk = TransactionDesk()
+    producer = desk.producer()
+    desk.add(producer, P0, version=version)
+    assert desk.end(producer, version=version).error is NONE
+    return desk, Producer(FIRST_ID, version - 1)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_the_next_transaction_begins_with_the_last_marker(version: int) -> None:
+    """A client that is told to wait comes back after 20 ms, several times what the markers take."""
+    desk, producer = ended(version)
+    tokens = [desk.start_add(producer, place, version=version) for place in (P0, P1)]
+    assert not desk.replies.keys() & set(tokens)
+    assert desk.end(producer, is_commit=False, version=version).error is WAIT
+    desk.write_markers()
+    assert [desk.added(token) for token in tokens] == [NONE, NONE]
+    assert (desk.stored().partitions, desk.state) == ({P0, P1}, "Ongoing")
+    assert desk.end(producer, version=version).error is NONE
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_who_waits_too_long_for_markers_is_told_to_ask_again(version: int) -> None:
+    desk, producer = ended(version)
+    token = desk.start_add(producer, P1, version=version)
+    desk.wait(HELD_MS_MAX[version] - 1)
+    assert token not in desk.replies
+    desk.wait(1)
+    assert desk.added(token) is WAIT
+    desk.write_markers()
+    assert desk.state == "CompleteCommit"
+
+
+def test_who_waits_for_markers_is_told_when_the_shard_goes() -> None:
+    desk, producer = ended(2)
+    token = desk.start_add(producer, P1)
+    desk.fail_over()
+    assert desk.replies[token] is ErrorCode.NOT_COORDINATOR
+
+
+def test_what_was_held_is_refused_with_the_record_of_the_end() -> None:
+    desk, producer = ended(2)
+    token = desk.start_add(producer, P1)
+    desk.is_holding = True
+    desk.write_markers()
+    assert token not in desk.replies
+    desk.refuse()
+    assert desk.replies[token] is ErrorCode.NOT_ENOUGH_REPLICAS
+    desk.commit()
+    assert desk.state == "CompleteCommit"
+
+
 @pytest.mark.parametrize("version", [1, 2])
 def test_after_a_decision_the_next_transaction_waits_for_the_markers(version: int) -> None:
     """KAFKA-18464: it was fenced."""
-    desk = TransactionDesk()
-    producer = desk.producer()
-    desk.add(producer, version=version)
-    desk.end(producer, version=version)
+    desk, following = ended(version)
     late = Producer(FIRST_ID, 0)
-    following = Producer(FIRST_ID, version - 1)
-    assert desk.add(following, P1) is WAIT
     assert desk.verify(following, P1) == [WAIT]
     if version == 2:
         assert desk.add(late, P1) is ErrorCode.PRODUCER_FENCED
