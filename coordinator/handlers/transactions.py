@@ -22,11 +22,20 @@ def check_id(context: CoordinatorContext, request: Request, transactional_id: st
     """Return why a producer may not use the transactional id, or NONE."""
     if not request.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
         return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    if not allows(context.level(), TRANSACTIONS):
-        return ErrorCode.UNSUPPORTED_VERSION
+    if error := check_level(context):
+        return error
     if not 0 < len(transactional_id) <= STRING_BYTES_MAX:
         return ErrorCode.INVALID_REQUEST
     return ErrorCode.NONE
+
+
+def check_level(context: CoordinatorContext) -> ErrorCode:
+    """Return why this process has no transactions, or NONE. One that was just started does not know its
+    cluster's level yet, and clients take UNSUPPORTED_VERSION for the last word: they ask for the coordinator
+    again."""
+    if allows(context.level(), TRANSACTIONS):
+        return ErrorCode.NONE
+    return ErrorCode.UNSUPPORTED_VERSION if context.is_view_complete() else ErrorCode.NOT_COORDINATOR
 
 
 def client_of(request: Request) -> ProducerClient:

@@ -10,7 +10,7 @@ from functools import partial
 
 from coordinator.core.groups.requests import EndPendingOffsets, PendingOffsetsEnded
 from coordinator.handlers.context import CoordinatorContext
-from springtide.levels import TRANSACTIONS, allows
+from coordinator.handlers.transactions import check_level
 from springtide.node.handlers.context import Request
 from springtide.node.handlers.transaction_refusals import refuse
 from springtide.node.sharding import GROUPS_TOPIC
@@ -37,8 +37,8 @@ def handle(context: CoordinatorContext, request: Request, message: WriteTxnMarke
     ):
         refuse(request, message, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         return
-    if not allows(context.level(), TRANSACTIONS):
-        refuse(request, message, ErrorCode.UNSUPPORTED_VERSION)
+    if error := check_level(context):
+        refuse(request, message, error)
         return
     asked = dict.fromkeys(
         (index, topic.name, partition)

@@ -111,6 +111,7 @@ class Coordinator:
         self.producer_ids = FreshIds()
         self.link = OffsetsLink()
         self.level = NEWEST
+        self.is_view_complete = True
         self.view = ClusterView()
         suffixes = (f"suffix-{number}" for number in itertools.count(1))
         self.context = SimpleNamespace(
@@ -120,6 +121,7 @@ class Coordinator:
             transaction_link=self.link,
             producer_ids=self.producer_ids,
             level=lambda: self.level,
+            is_view_complete=lambda: self.is_view_complete,
             new_member_suffix=lambda: next(suffixes),
         )
         self.has_topic(GROUPS_TOPIC, SHARDS)

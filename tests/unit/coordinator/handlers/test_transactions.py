@@ -160,6 +160,15 @@ def test_below_its_level_a_cluster_has_no_transactions(coordinator: Coordinator)
     assert coordinator.ask(ADD, 5, transactions=[]).error_code == ErrorCode.UNSUPPORTED_VERSION
 
 
+def test_a_process_that_does_not_know_the_level_yet_is_no_coordinator(coordinator: Coordinator) -> None:
+    """Any other word would be the client's last."""
+    producer = owner(coordinator)
+    coordinator.level, coordinator.is_view_complete = Level(1), False
+    assert init(coordinator).error_code == ErrorCode.NOT_COORDINATOR
+    assert end(coordinator, producer).error_code == ErrorCode.NOT_COORDINATOR
+    assert coordinator.ask(ADD, 5, transactions=[]).error_code == ErrorCode.NOT_COORDINATOR
+
+
 @pytest.mark.parametrize("version", range(4))
 def test_a_producer_adds_partitions_and_ends_its_transaction(coordinator: Coordinator, version: int) -> None:
     producer = owner(coordinator)
