@@ -28,6 +28,7 @@ from coordinator.core.transactions.machine import TransactionMachine
 from coordinator.core.transactions.markers import MarkerOrder
 from coordinator.core.transactions.options import TransactionOptions
 from coordinator.core.transactions.requests import (
+    EndTransaction,
     InitProducer,
     InitProducerReply,
     MarkersWritten,
@@ -177,6 +178,8 @@ class TransactionShards(Shards):
         elif isinstance(request, EndPendingOffsets):
             node.seats[GROUPS_TOPIC].take(request, answer)
         else:
+            if isinstance(request, InitProducer | EndTransaction):  # also of a copy: no id is fresh twice
+                request = replace(request, fresh_producer_id=self.fresh_producer_id())
             node.seats[TRANSACTIONS_TOPIC].take(request, answer)
 
     def _commit(self, node: CoordinatorNode, call: TxnCommitCall, answer: Callable[[Any], None]) -> None:
