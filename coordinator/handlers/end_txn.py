@@ -3,12 +3,16 @@
 
 from __future__ import annotations
 
-from coordinator.core.transactions.requests import EndTransaction, EndTransactionReply
+import logging
+
+from coordinator.core.transactions.requests import EndTransaction, EndTransactionReply, LeftConnection
 from coordinator.handlers.context import CoordinatorContext
 from coordinator.handlers.transactions import ask_with_id, check_id, client_of, fenced_as
 from springtide.node.handlers.context import Request
 from springtide.wire.errors import ErrorCode
 from springtide.wire.messages import EndTxnRequest, EndTxnResponse
+
+_log = logging.getLogger(__name__)
 
 FENCED_SINCE = 2
 BUMPS_SINCE = 5
@@ -28,7 +32,12 @@ def handle(context: CoordinatorContext, request: Request, message: EndTxnRequest
             client=client_of(request),
         )
 
-    def answer(reply: EndTransactionReply | ErrorCode) -> None:
+    def answer(reply: EndTransactionReply | LeftConnection | ErrorCode) -> None:
+        if isinstance(reply, LeftConnection):
+            told_of = (message.transactional_id, request.answer.connection.peer)
+            _log.warning("late_end_turned_away transactional_id=%r peer=%s", *told_of)
+            request.turn_away()
+            return
         told = EndTransactionReply(reply) if isinstance(reply, ErrorCode) else reply
         request.reply(
             EndTxnResponse(

@@ -40,7 +40,7 @@ def check_level(context: CoordinatorContext) -> ErrorCode:
 
 def client_of(request: Request) -> ProducerClient:
     connection = request.answer.connection
-    return ProducerClient(client_id_of(connection), connection.peer)
+    return ProducerClient(client_id_of(connection), connection.peer, connection.number)
 
 
 def ask_transaction(

@@ -148,6 +148,7 @@ class Connection:
         "listener",
         "may_be_members",
         "muted_until_ms",
+        "number",
         "partial_since_ms",
         "peer",
         "principal",
@@ -157,7 +158,14 @@ class Connection:
     )
 
     def __init__(
-        self, *, channel: Channel, server: Host, dispatch: Dispatch, frame_bytes_max: int, listener: str = ""
+        self,
+        *,
+        channel: Channel,
+        server: Host,
+        dispatch: Dispatch,
+        frame_bytes_max: int,
+        listener: str = "",
+        number: int = 0,
     ) -> None:
         self._channel = channel
         self._server = server
@@ -180,6 +188,8 @@ class Connection:
         self.peer = channel.peer
         #: The name of the listener that it came by.
         self.listener = listener
+        #: In the order in which the server has taken them, from 1.
+        self.number = number
         self.client_id: str | None = None
         #: What the client says that it is made with (ApiVersions, KIP-511).
         self.software = UNKNOWN_SOFTWARE

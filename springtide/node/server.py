@@ -227,6 +227,7 @@ class Server:
             dispatch=self._dispatch,
             frame_bytes_max=limits.request_bytes_max,
             listener=listener,
+            number=self.counters.connections_opened,
         )
         self._connections[connection] = None
         self._per_peer[channel.peer] = self._per_peer.get(channel.peer, 0) + 1

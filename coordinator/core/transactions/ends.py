@@ -17,6 +17,11 @@ again, since each end bumps; after the last epoch it is that of the id before. A
 abort was not answered otherwise before: the coordinator aborted (KAFKA-20785). While a record of the id is
 under way, or the next transaction is held for the markers of this one, all are told to wait.
 
+Under version 1 a request that the network has held back, and that the client has asked again by another
+connection, may come when the next transaction is open (KAFKA-17754). Clients have one connection to their
+coordinator at a time, so what comes by an earlier one than the transaction's partitions did is of an earlier
+transaction: it decides nothing, and its connection is closed. A client that did mean it asks again.
+
 An abort of nothing (bump) is decided and complete at once: no partition needs a marker.
 """
 
@@ -30,6 +35,7 @@ from coordinator.core.transactions.registry import Completed, Prepared, Transact
 from coordinator.core.transactions.requests import (
     EndTransaction,
     EndTransactionReply,
+    LeftConnection,
     MarkersReply,
     MarkersWritten,
     NeedsProducerId,
@@ -60,7 +66,9 @@ def end_transaction(registry: TransactionRegistry, turn: TransactionTurn, reques
     else:
         bumps = request.version >= BUMPS_AT_END
         error = _check_bumping(stored, request) if bumps else _check_first(stored, request)
-        if error is None:
+        if error is None and not bumps and registry.has_left(transactional_id, request.client):
+            turn.reply(request.token, LeftConnection())
+        elif error is None:
             registry.note_client(transactional_id, request.client)
             _decide(turn, request, stored)
         else:

@@ -80,7 +80,8 @@ def _add(
         added = with_partitions(stored, request.partitions, version=request.version, wall_ms=turn.wall_ms)
         error = _check_room(registry, stored, added)
         if error is ErrorCode.NONE:
-            registry.note_client(request.transactional_id, request.client)
+            if not registry.has_left(request.transactional_id, request.client):
+                registry.note_client(request.transactional_id, request.client)
             turn.write(request.transactional_id, added)
             if stored.state is not TransactionState.ONGOING:
                 registry.deadlines[request.transactional_id] = turn.now_ms + stored.timeout_ms

@@ -123,6 +123,10 @@ class TransactionRegistry:
         if client not in (NO_CLIENT, self.clients.get(transactional_id)):
             self.clients[transactional_id] = client
 
+    def has_left(self, transactional_id: str, client: ProducerClient) -> bool:
+        """Return whether the producer has come by a later connection since it sent by this one."""
+        return 0 < client.connection < self.clients.get(transactional_id, NO_CLIENT).connection
+
     def unmarked(self, transactional_id: str, stored: StoredTransaction) -> tuple[TransactionPartition, ...]:
         """Return the partitions of a transaction; while it ends, those that wait for a marker."""
         end = (stored.producer_id, stored.producer_epoch)

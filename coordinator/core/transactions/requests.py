@@ -32,10 +32,16 @@ class NeedsProducerId(Struct, frozen=True):
 
 
 class ProducerClient(NamedTuple):
-    """Who asks for a producer, as people are told: the client's id, cut off, and its address."""
+    """Who asks for a producer, as people are told: the client's id, cut off, and its address. connection: the
+    number of its connection, in the order in which this process took them; 0: not known."""
 
     client_id: str
     host: str
+    connection: int = 0
+
+
+class LeftConnection(Struct, frozen=True):
+    """The answer to EndTransaction that comes by a connection which its producer has left: it is closed."""
 
 
 NO_CLIENT = ProducerClient("", "")

@@ -115,7 +115,7 @@ class Request:
         )
 
     def turn_away(self) -> None:
-        """End the connection instead of answering: the client asks another process."""
+        """End the connection instead of answering: the client asks another process, or by another one."""
         self.answer.connection.close()
 
     def reply_nothing(self) -> None:

@@ -23,6 +23,7 @@ from coordinator.core.transactions.machine import TransactionMachine
 from coordinator.core.transactions.markers import MarkerOrder
 from coordinator.core.transactions.options import TransactionOptions
 from coordinator.core.transactions.requests import (
+    NO_CLIENT,
     AddToTransaction,
     DescribedTransaction,
     DescribeTransactions,
@@ -156,6 +157,7 @@ class TransactionDesk(MachineDesk[TransactionMachine]):
         *partitions: TransactionPartition,
         transactional_id: str = ID,
         version: int = 2,
+        client: ProducerClient = NO_CLIENT,
     ) -> int:
         return self.ask(
             AddToTransaction(
@@ -165,6 +167,7 @@ class TransactionDesk(MachineDesk[TransactionMachine]):
                 producer_epoch=producer.epoch,
                 partitions=partitions or (P0,),
                 version=version,
+                client=client,
             )
         )
 
@@ -187,7 +190,13 @@ class TransactionDesk(MachineDesk[TransactionMachine]):
         return [error for _, error in self.answer(self.ask(request), PartitionsReply).errors]
 
     def start_end(
-        self, producer: Producer, *, is_commit: bool = True, version: int = 2, transactional_id: str = ID
+        self,
+        producer: Producer,
+        *,
+        is_commit: bool = True,
+        version: int = 2,
+        transactional_id: str = ID,
+        client: ProducerClient = NO_CLIENT,
     ) -> int:
         """Send EndTxn, as a shell does; see start_init."""
 
@@ -200,6 +209,7 @@ class TransactionDesk(MachineDesk[TransactionMachine]):
                 is_commit=is_commit,
                 version=version,
                 fresh_producer_id=fresh_id,
+                client=client,
             )
 
         token = self.ask(make(None))

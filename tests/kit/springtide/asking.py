@@ -79,6 +79,7 @@ def answers_of(
         may_be_members=may_be_members,
         client_id=client_id,
         peer="10.0.0.1",
+        number=1,
         listener=listener,
         sasl=None,
         principal=ANONYMOUS if rights is None else rights.principal,

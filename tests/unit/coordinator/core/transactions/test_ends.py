@@ -7,10 +7,24 @@ from msgspec.structs import replace
 
 from coordinator.core.transaction_records import TransactionState
 from coordinator.core.transactions.markers import MarkerOrder
-from coordinator.core.transactions.requests import EndTransactionReply, MarkersReply, NeedsProducerId
+from coordinator.core.transactions.requests import (
+    EndTransactionReply,
+    LeftConnection,
+    MarkersReply,
+    NeedsProducerId,
+)
 from coordinator.core.transactions.state import EPOCH_MAX
 from springtide.wire.errors import ErrorCode
-from tests.kit.coordinator.transaction_desk import FIRST_ID, ID, P0, P1, Producer, TransactionDesk, at_epoch
+from tests.kit.coordinator.transaction_desk import (
+    CLIENT,
+    FIRST_ID,
+    ID,
+    P0,
+    P1,
+    Producer,
+    TransactionDesk,
+    at_epoch,
+)
 
 NONE = ErrorCode.NONE
 STATE = ErrorCode.INVALID_TXN_STATE
@@ -337,3 +351,26 @@ def test_a_process_that_can_not_write_that_end_tries_again() -> None:
     desk.refuse()
     desk.commit()
     assert desk.state == "CompleteAbort"
+
+
+@pytest.mark.parametrize("late_commit", [True, False])
+def test_an_end_that_the_network_held_back_does_not_end_the_next_transaction(late_commit: bool) -> None:
+    """KAFKA-17754: TCP sends again what a cut held back, long after the client has come by another
+    connection. Found under a coordinator that was isolated for eight seconds: a torn transaction."""
+    first, second = CLIENT._replace(connection=1), CLIENT._replace(connection=2)
+    desk = TransactionDesk()
+    producer = desk.producer(client=first)
+    assert desk.add(producer, version=1, client=first) is NONE
+    assert desk.end(producer, version=1, client=second).error is NONE  # asked again; the first one is late
+    desk.write_markers()
+    assert desk.add(producer, P1, version=1, client=second) is NONE
+    before = desk.stored()
+    late = desk.start_end(producer, is_commit=late_commit, version=1, client=first)
+    assert desk.replies[late] == LeftConnection()
+    assert desk.stored() == before
+    assert desk.add(producer, P0, version=1, client=first) is NONE, "a late addition does no harm"
+    late = desk.start_end(producer, is_commit=late_commit, version=1, client=first)
+    assert desk.replies[late] == LeftConnection()
+    third = CLIENT._replace(connection=3)  # a client that did mean it has connected again
+    assert desk.end(producer, version=1, client=third).error is NONE
+    assert desk.stored().partitions == {P0, P1}
