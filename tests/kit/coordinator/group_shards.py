@@ -157,11 +157,20 @@ class Coordinator:
         version: int,
         client_id: str | None = "client",
         rights: ClientRights | None = None,
+        connection_number: int = 1,
         **fields: Any,
     ) -> list[Any]:
-        """Send a request; return a list that gets its answer. rights: its client's; None: all."""
+        """Send a request; return a list that gets its answer, or None if its connection is closed. rights: of
+        its client; None: all."""
         return answers_of(
-            HANDLERS[key], key, version, fields, context=self.context, client_id=client_id, rights=rights
+            HANDLERS[key],
+            key,
+            version,
+            fields,
+            context=self.context,
+            client_id=client_id,
+            rights=rights,
+            connection_number=connection_number,
         )
 
     def ask(self, key: int, version: int, **fields: Any) -> Any:

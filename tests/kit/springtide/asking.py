@@ -63,6 +63,7 @@ def answers_of(
     account: Any = None,
     software: str = "unknown",
     may_be_members: bool = False,
+    connection_number: int = 1,
 ) -> list[Any]:
     """Return a list that gets the message that the handler answers with, now or later, or None if it closes
     the connection. handle: one of a table, or one that takes the message. listener: by which the client came.
@@ -79,7 +80,7 @@ def answers_of(
         may_be_members=may_be_members,
         client_id=client_id,
         peer="10.0.0.1",
-        number=1,
+        number=connection_number,
         listener=listener,
         sasl=None,
         principal=ANONYMOUS if rights is None else rights.principal,

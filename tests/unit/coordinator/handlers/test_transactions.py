@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from coordinator.handlers.end_txn import BUMPS_SINCE
 from springtide.levels import Level
 from springtide.node.sharding import GROUPS_TOPIC, TRANSACTIONS_TOPIC, shard_of
 from springtide.wire.apis import APIS, ApiKey
@@ -121,6 +122,18 @@ def test_a_fenced_producer_is_told_in_the_words_of_its_version(
     assert end(coordinator, fenced, 2).error_code == ErrorCode.PRODUCER_FENCED
     assert add(coordinator, fenced, {"orders": (0,)}, 1) == [("orders", 0, ErrorCode.INVALID_PRODUCER_EPOCH)]
     assert add(coordinator, fenced, {"orders": (0,)}, 2) == [("orders", 0, ErrorCode.PRODUCER_FENCED)]
+
+
+@pytest.mark.parametrize("version", [version for version in versions(END) if version < BUMPS_SINCE])
+def test_an_end_by_a_connection_that_its_producer_has_left_closes_it(
+    coordinator: Coordinator, version: int
+) -> None:
+    producer = owner(coordinator)
+    ended = {"transactional_id": ID, **producer, "committed": True}
+    coordinator.ask(ADD, 3, connection_number=2, **of_producer(producer, {"orders": (0,)}))
+    assert coordinator.ask(END, version, connection_number=1, **ended) is None
+    assert described(coordinator).transaction_state == "Ongoing"
+    assert coordinator.ask(END, version, connection_number=3, **ended).error_code == ErrorCode.NONE
 
 
 def test_without_a_fresh_producer_id_the_client_asks_again(coordinator: Coordinator) -> None:
