@@ -46,7 +46,7 @@ def test_a_topic_is_found_and_looked_at_with_the_keyboard(browser: Browser, cann
     canned.put("/clusters/prod/topics/orders/partitions", partitions)
     browser.look(width=DESK, dark=False)
     browser.open(f"{canned.url}/#prod")
-    until("the tabs", lambda: len(browser.texts("#views a")) == 10)
+    until("the tabs", lambda: len(browser.texts("#views a")) == 11)
     press(browser, "#views a[href='#prod/topics']", Keys.ENTER)
     until("the list", lambda: len(browser.texts("#view tbody tr")) == 100)
     assert "Next 100" in browser.text("#view .pages")
