@@ -80,7 +80,7 @@ types: $(INSTALLED)
 	$(BIN)/mypy
 
 unit: $(INSTALLED) ## unit tests only
-	$(BIN)/python -m pytest tests/unit -q -n auto --dist worksteal
+	$(BIN)/python -m pytest tests/unit -q -n auto --dist worksteal $(PYTEST_ARGS)
 
 sim: $(INSTALLED) ## seeded simulation runs (SEEDS=50; a landing runs three hundred)
 	$(BIN)/python -m tests.simulation sweep --seeds $(SEEDS)
