@@ -81,7 +81,7 @@ def test_a_transaction_lingers_when_it_is_older_than_its_timeout_by_a_minute() -
         TIMEOUT_MS,
         2,
     )
-    assert (told.client_id, told.client_host) == CLIENT
+    assert (told.client_id, told.client_host) == (CLIENT.client_id, CLIENT.host)
     assert telling.take() == news, "as long as it lasts"
     desk.init(client=ProducerClient("another", "10.0.0.2"))
     desk.now_ms += LOOK_MS
@@ -89,7 +89,8 @@ def test_a_transaction_lingers_when_it_is_older_than_its_timeout_by_a_minute() -
     assert news is not None
     (told,) = news.lingering
     assert told.state == "PrepareAbort", "no marker is written"
-    assert (told.client_id, told.client_host) == CLIENT, "who has left it open, not who waits for the id"
+    who = (told.client_id, told.client_host)
+    assert who == (CLIENT.client_id, CLIENT.host), "who has left it open, not who waits for the id"
     desk.write_markers()
     desk.now_ms += LOOK_MS
     assert telling.take() is None

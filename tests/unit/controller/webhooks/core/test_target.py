@@ -96,8 +96,8 @@ class Desk:
 
 
 def silence(until_ms: int, **fields: object) -> Silence:
-    empty = {"code": None, "topic": None, "partition": None, "broker_id": None, "group_id": None}
-    empty["transactional_id"] = None
+    named = ("code", "topic", "partition", "broker_id", "group_id", "transactional_id", "producer_id")
+    empty = dict.fromkeys(named)
     found = {"id": "sil_1", "cluster": "prod", "reason": "r", "actor": "a", "created_at_ms": 0}
     return msgspec.convert(found | empty | fields | {"until_ms": until_ms}, Silence)
 
