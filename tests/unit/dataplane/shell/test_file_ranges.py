@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
@@ -270,7 +271,11 @@ def test_a_file_tells_whether_its_bytes_are_in_the_page_cache(tmp_path: Path) ->
         pytest.skip("this file system can't tell")
     assert file.is_cached(1_000_000, 0)
     assert not file.is_cached(10, 1_000_000)
-    file.forget(1_000_000, 0)
+    for _ in range(100):  # a page that a processor has just put by is dropped some other time
+        file.forget(1_000_000, 0)
+        if not file.is_cached(1_000_000, 0):
+            break
+        time.sleep(0.01)
     assert not file.is_cached(1_000_000, 0)
     assert len(file.pread(1_000_000, 0)) == 1_000_000
     assert file.is_cached(1_000_000, 0)
