@@ -30,6 +30,8 @@ from tests.faults.hosts.cluster import (
 
 HARMED_MAX = {"broker": 2, "controller": 1, "coordinator": 1, "zookeeper": 1}
 ASK_SECONDS_MAX = 2.0
+COPIES = 3
+"""Of each partition."""
 
 
 def kind_of(host: str) -> str:
@@ -108,14 +110,25 @@ class Arena:
 
     def views(self) -> list[RestPartition] | None:
         """The partitions as the controllers tell them; None while none does."""
-        if self._impatient is None:
-            self._impatient = open_rest_client(self.cluster.controller_urls)
-            self._impatient.timeout = httpx.Timeout(ASK_SECONDS_MAX)
         try:
-            api = ControllerApi(self._impatient)
+            api = ControllerApi(self._client())
             return api.partitions(self.cluster.name, self.topic, timeout_seconds=0)
         except (RestFailed, httpx.HTTPError):
             return None
+
+    def assign(self, view: RestPartition, brokers: Sequence[int]) -> bool:
+        """Ask that a partition's replicas lie on these brokers; whether a controller has taken it."""
+        path = f"/clusters/{self.cluster.name}/topics/{self.topic}/partitions/{view.partition}/assignment"
+        try:
+            return self._client().put(path, json={"replicas": list(brokers)}).is_success
+        except httpx.HTTPError:
+            return False
+
+    def _client(self) -> httpx.Client:
+        if self._impatient is None:
+            self._impatient = open_rest_client(self.cluster.controller_urls)
+            self._impatient.timeout = httpx.Timeout(ASK_SECONDS_MAX)
+        return self._impatient
 
     def close(self) -> None:
         if self._impatient is not None:

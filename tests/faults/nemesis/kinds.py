@@ -10,10 +10,11 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.faults.nemesis.arena import Arena, Ongoing, number_of
+from tests.faults.nemesis.arena import COPIES, Arena, Ongoing, number_of
 
 HOUR_SECONDS = 3600
 CLOCK_SHIFTS_SECONDS = (HOUR_SECONDS, -60, -HOUR_SECONDS, 1)
+MOVED_AT_ONCE = 3
 
 Strike = Callable[[Arena], Ongoing | None]
 
@@ -102,6 +103,19 @@ def jump_clock(arena: Arena) -> Ongoing | None:
     return Ongoing("jump-clock", (host,), f"jump-clock {host} {seconds:+d} s", lambda: machine.shift_clock(0))
 
 
+def move_replicas(arena: Arena) -> Ongoing | None:
+    """Partitions go to other brokers while all else goes on. It ends by itself, when all are in sync."""
+    views = arena.views() or []
+    moved = [
+        view.partition
+        for view in arena.rng.sample(views, min(MOVED_AT_ONCE, len(views)))
+        if arena.assign(view, arena.rng.sample(sorted(arena.cluster.brokers), COPIES))
+    ]
+    if not moved:
+        return None
+    return Ongoing("move-replicas", (), f"move-replicas of {', '.join(map(str, moved))}", lambda: None)
+
+
 # --- controllers and ZooKeeper ----------------------------------------------------------------------------
 
 
@@ -139,6 +153,7 @@ PROCESS_KINDS = (
     Kind("stop-broker", stop_broker, (1, 5)),
     Kind("pause-leader", pause_leader, (2, 14)),
     Kind("jump-clock", jump_clock, (3, 8)),
+    Kind("move-replicas", move_replicas, (1, 4)),
     Kind("kill-controller", kill_controller, (1, 6)),
     Kind("pause-controller", pause_controller, (4, 12)),
     Kind("kill-zookeeper", kill_zookeeper, (1, 6)),

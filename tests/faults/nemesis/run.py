@@ -21,7 +21,7 @@ from tests.checker.history import Function, History, Key, Operation, Outcome, wr
 from tests.checker.options import CheckOptions
 from tests.checker.verdict import Verdict
 from tests.faults.hosts.cluster import HostCluster
-from tests.faults.nemesis.arena import Arena, is_whole
+from tests.faults.nemesis.arena import COPIES, Arena, is_whole
 from tests.faults.nemesis.disks import dump_replicas
 from tests.faults.nemesis.figures import (
     Acknowledged,
@@ -38,7 +38,7 @@ from tests.faults.nemesis.schedule import Nemesis, Tell
 from tests.proof.part import Part
 
 BROKERS, CONTROLLERS, ZOOKEEPERS = 5, 2, 3
-TOPIC, PARTITIONS, COPIES = "ledger", 6, 3
+TOPIC, PARTITIONS = "ledger", 6
 TOPIC_CONFIG = {"min.insync.replicas": "2"}
 BROKER_CONFIG = {
     "replica.lag.time.max.ms": "5000",
