@@ -113,7 +113,7 @@ def steps(profile: Profile, first_seed: int, *, jobs: int) -> Sequence[Step]:
             "planted bugs, replication",
             f"tests.simulation.teeth --jobs {workers}",
             "teeth",
-            minutes_max=90 if is_full else 10,
+            minutes_max=90 if is_full else 20,
         ),
         step(
             "planted bugs, storage",

@@ -7,33 +7,18 @@ from typing import Any
 
 from msgspec import structs
 
-from controller.core import coordinators, registration, sessions, upgrade
+from controller.core import upgrade
 from controller.core.events import Process
 from controller.core.records import Cause, Change, PartitionRecord
 from controller.shell import rows
 from dataplane.core.compaction import known, rounds
 from dataplane.shell import data_directory
-from springtide.contract.errors import ControllerError
 from springtide.levels import NEWEST, UNTOLD, Level, LevelRange
 from springtide.node.controller_client import Seen
 from tests.simulation import shards
 from tests.simulation.planted.plant import Patches, plant
 from tests.simulation.releases.mixed import LAST_LEVEL
 from tests.simulation.releases.source import last
-
-
-@plant(
-    breaks="U2",
-    seen="what is new is written by the release that a process is of, not by the cluster's level",
-    family="mixed",
-)
-def level_by_process() -> Patches:
-    original = registration.levels_in_row
-
-    def levels_in_row(level: Level, levels: LevelRange) -> object:
-        return original(max(level, levels.highest), levels)
-
-    return [(owner, "levels_in_row", levels_in_row) for owner in (sessions, coordinators)]
 
 
 @plant(
@@ -96,14 +81,6 @@ def finalized_despite_a_fenced_broker() -> Patches:
         return original(process, target) if process.is_running else None
 
     return [(upgrade, "_reason", reason)]
-
-
-@plant(breaks="U4", seen="whoever registers is taken, whatever it can run at", family="mixed")
-def any_release_is_registered() -> Patches:
-    def check_levels(level: Level, levels: LevelRange) -> tuple[ControllerError, str]:
-        return ControllerError.NONE, ""
-
-    return [(registration, "check_levels", check_levels)]
 
 
 @plant(
