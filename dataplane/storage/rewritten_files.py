@@ -127,13 +127,12 @@ class _Rewriting:
         """Of the aborted transactions that end in it, those stay of which a record may be left."""
         if self._files.aborted:
             base_offset, reaches = output.segment.base_offset, self._rewrite.reaches
-            output.segment.aborted.replace(
-                [
-                    each
-                    for each in self._files.aborted
-                    if max(base_offset, reaches) <= each.last_offset < end_offset
-                ]
+            left = (
+                each
+                for each in self._files.aborted
+                if max(base_offset, reaches) <= each.last_offset < end_offset
             )
+            output.segment.aborted.replace(sorted(left, key=lambda each: each.last_offset))
             output.segment.aborted.write_even_empty()
         output.close(end_offset)
 

@@ -328,11 +328,21 @@ def _judge_producers(log: RecoveredLog, path: Sequence[Node], states: ProducerSt
     )
     if aborted != log.aborted:
         wrong.append(f"aborted: {log.aborted}, by the log {aborted}")
-    in_log = {node.header.producer_id for node in path if node.header.base_offset >= log.start_offset}
+    # A marker alone tells no sequence, and a transaction whose first records were deleted begins at the next.
+    kept: dict[int, list[int]] = {}
+    for node in path:
+        if node.header.base_offset >= log.start_offset and not node.header.is_control:
+            kept.setdefault(node.header.producer_id, []).append(node.header.base_offset)
     views = {view.producer_id: view for view in states.active_producers()}
     for view in replay.active_producers():
-        if view.producer_id in in_log and views.get(view.producer_id) != view:
-            wrong.append(f"producers: {views.get(view.producer_id)}, by the log {view}")
+        offsets, found = kept.get(view.producer_id, []), views.get(view.producer_id)
+        if not offsets:
+            continue
+        began = view.current_txn_start_offset
+        if found is not None and 0 <= began < log.start_offset and found.current_txn_start_offset in offsets:
+            view = view._replace(current_txn_start_offset=offsets[0])  # noqa: PLW2901
+        if found != view:
+            wrong.append(f"producers: {found}, by the log {view}")
     for node in path:
         header = node.header
         if header.producer_id < 0 or header.is_control or header.base_offset < log.start_offset:

@@ -324,6 +324,31 @@ def test_a_committed_pass_keeps_its_index_over_a_crash(is_swapped: bool) -> None
     assert not [name for name in disk.listdir(DIRECTORY) if name.endswith(".cleaned")]
 
 
+def test_a_pass_keeps_the_order_of_markers_in_its_index() -> None:
+    """A look-up ends with the first entry whose last stable offset is far enough: entries in the order of their
+    first offsets hid one transaction within another, and its aborted records were read."""
+    _, log = new_log(NO_TAIL)
+    for data in (
+        keyed(0, [1]),
+        keyed(1, [1]),
+        keyed(2, [2], 7),
+        keyed(3, [3], 8),
+        marker(4, 8),
+        marker(5, 7),
+    ):
+        append(log, data)
+    log.roll(now_ms=1000)
+    round_ = Round(2, 0, 0, 0)
+    append(log, round_batch(round_, 6))
+    before = list(log.aborted_in(2, 4))
+    assert [entry[:3] for entry in before] == [(7, 2, 5), (8, 3, 4)]
+    begun = log.begin_compaction(PlacedRound(6, round_), now_ms=1000)
+    begun.write()
+    begun.commit()
+    log.finish_compaction()
+    assert list(log.aborted_in(2, 4)) == before
+
+
 def test_a_pass_that_is_given_up_leaves_the_index() -> None:
     disk, log = new_log(NO_TAIL)
     for data in (keyed(0, [1], 7), marker(1, 7), keyed(2, [1])):
