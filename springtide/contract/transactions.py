@@ -44,7 +44,7 @@ class OpenTransactions(msgspec.Struct, frozen=True, array_like=True):
     oldest: tuple[OpenTransaction, ...]
 
 
-class Suspect(msgspec.Struct, frozen=True, array_like=True, order=True, gc=False):
+class Suspect(msgspec.Struct, frozen=True, order=True, gc=False):
     """A transaction that has been open in a partition for long. first_offset: which one of the producer's: it
     comes back as it was asked for."""
 

@@ -349,22 +349,22 @@ class PendingWalk(RuleBasedStateMachine):
 
     def _is_pending(self, place: OffsetPlace) -> bool:
         """Return whether a write that is in the log or in flight waits for an end that is not committed, and
-        none after it counts whatever becomes of that."""
+        none after it counts whatever becomes of that. Of two in flight both are refused, or the second."""
         logged, ended = self._logged(), {id(transaction) for transaction in self._ended()}
         under_way = _offsets_in(record for batch in self.desk.in_flight for record in batch.records)
-        is_pending = False
+        pending: list[int] = []
         for write in self.writes:
             transaction = write.transaction
             if write.place != place:
                 continue
             if transaction is None or (id(transaction) in ended and transaction.decided is Outcome.COMMIT):
-                is_pending = is_pending and write.offset not in logged
+                pending = [] if write.offset in logged else [one for one in pending if one in logged]
             elif id(transaction) not in ended and (
                 # A client commits its transaction when its offsets are answered, not before.
                 write.offset in logged or (write.offset in under_way and transaction.decided is None)
             ):
-                is_pending = True
-        return is_pending
+                pending.append(write.offset)
+        return bool(pending)
 
     @invariant()
     def what_counts_is_read_and_nothing_else(self) -> None:
