@@ -51,6 +51,10 @@ class TwoViews(Generic[K, V]):
         replaced = self._replaced.get(key)
         return self._latest.get(key) if replaced is None else replaced[0]
 
+    def is_settled(self, key: K) -> bool:
+        """Return whether no record of `key` may still be refused, so that both views are the same."""
+        return key not in self._replaced
+
     @property
     def latest_count(self) -> int:
         """Return how many keys the latest view has."""

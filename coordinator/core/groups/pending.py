@@ -100,10 +100,12 @@ class PendingOffsets:
                 yield key, value
 
     def _keep(self, keys: list[PendingKey]) -> list[PendingKey]:
-        """Return the keys that either view has, and forget the others."""
+        """Return the keys that something is, or may again be, pending of; forget the others. A key that
+        neither view has may come back where a record of it is under way: with that, or when the next one,
+        which takes it away, is refused."""
         kept = []
         for key in keys:
-            if self.of.latest(key) is not None or self.of.committed(key) is not None:
+            if self.of.latest(key) is not None or not self.of.is_settled(key):
                 kept.append(key)
             else:
                 self._forget(key)

@@ -7,9 +7,17 @@ from uuid import UUID
 
 import pytest
 
-from coordinator.core.group_records import OffsetKey, decode_key, decode_offset
+from coordinator.core.group_records import (
+    CommittedOffset,
+    OffsetKey,
+    PendingKey,
+    decode_key,
+    decode_offset,
+)
 from coordinator.core.groups.options import GroupOptions
+from coordinator.core.groups.pending import PendingOffsets
 from coordinator.core.groups.requests import MustVerify, OffsetPlace, OffsetsReply, OffsetToCommit
+from coordinator.core.pending_records import PendingOffset
 from springtide.contract.epochs import LeaderEpoch
 from springtide.wire.errors import ErrorCode
 from springtide.wire.markers import Outcome
@@ -321,3 +329,17 @@ def test_nothing_is_kept_of_what_has_ended(desk: GroupDesk) -> None:
     desk.wait(8 * DAY_MS)
     pending = desk.machine.registry.store.pending
     assert (pending.producers(), list(pending.group_ids()), pending.size_bytes) == (set(), [], 0)
+
+
+def test_what_is_written_and_ended_in_flight_is_pending_again_where_only_the_first_is_committed() -> None:
+    """Neither view has it while both records are under way. It was forgotten then: its end found nothing."""
+    pending = PendingOffsets()
+    key = PendingKey(P[0], OffsetKey("g", "t", 0))
+    value = PendingOffset(P[1], 0, CommittedOffset(7, LeaderEpoch(-1), "", WALL_MS))
+    pending.apply(key, value, 1)
+    pending.apply(key, None, 2)
+    assert list(pending.in_either_view(key.place)) == pending.of_producer(P[0]) == []
+    pending.commit(2)
+    assert list(pending.in_either_view(key.place)) == [value], "the second may be refused"
+    pending.undo(2)
+    assert pending.of_producer(P[0]) == [(key, value)]
