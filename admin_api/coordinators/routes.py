@@ -39,8 +39,8 @@ async def admit_coordinators(
     body: AdmitCoordinatorsBody, services: Serving, write: Write, cluster: ClusterPath
 ) -> Response:
     """Admit coordinators that have registered and wait: each takes over its share of the state of client
-    groups and transactions when it has read it. When the first is admitted, the topics `__consumer_offsets`
-    and `__transaction_state` are created."""
+    groups and transactions when it has read it. When the first is admitted, the topic `__consumer_offsets` is
+    created; `__transaction_state` comes with the first client that has transactions."""
     asked = Asked(
         cluster=cluster,
         action="admit_coordinators",

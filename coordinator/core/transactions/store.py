@@ -35,7 +35,7 @@ class TransactionStore:
 
     def is_under_way(self, transactional_id: str) -> bool:
         """Return whether a record of the id is not committed yet."""
-        return self.latest(transactional_id) is not self.committed(transactional_id)
+        return not self.transactions.is_settled(transactional_id)
 
     def apply(self, record: ShardRecord, offset: int) -> None:
         """Apply a record to the latest view. Raise UnreadableTransactionRecord for one that Kafka could not
