@@ -95,7 +95,7 @@ class GroupStore:
 
     def is_under_way(self, group_id: str) -> bool:
         """Return whether a record of the group is not committed yet."""
-        return self.groups.latest(group_id) is not self.groups.committed(group_id)
+        return not self.groups.is_settled(group_id)
 
     def has_latest_offsets(self, group_id: str) -> bool:
         """Return whether the group has offsets with every record applied, or some that are pending."""
