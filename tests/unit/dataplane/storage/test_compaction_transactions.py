@@ -325,8 +325,8 @@ def test_a_committed_pass_keeps_its_index_over_a_crash(is_swapped: bool) -> None
 
 
 def test_a_pass_keeps_the_order_of_markers_in_its_index() -> None:
-    """A look-up ends with the first entry whose last stable offset is far enough: entries in the order of their
-    first offsets hid one transaction within another, and its aborted records were read."""
+    """A look-up ends with the first entry whose last stable offset is far enough: entries in the order of
+    their first offsets hid one transaction within another, and its aborted records were read."""
     _, log = new_log(NO_TAIL)
     for data in (
         keyed(0, [1]),
