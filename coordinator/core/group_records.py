@@ -3,7 +3,7 @@
 A key is an int16 type and fields; a value is an int16 version and fields; no value is a tombstone. Types 0
 and 1 are committed offsets, type 2 the group of the classic protocol. What Kafka 4.3 writes is written:
 offsets in version 4 (version 1 where a client names an expiry), groups in version 3. All versions up to 4 are
-read.
+read. Values of `consumer` groups are in consumer_group_records.py.
 
 Bytes are checked before anything is allocated for them. UnreadableGroupRecord is the only exception, and
 NewerGroupRecord one of them.
@@ -14,6 +14,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import IntEnum
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias, TypeVar
 from uuid import UUID
@@ -64,6 +65,20 @@ _ID_TAGS = bytes((1, _TOPIC_ID_TAG, 16))
 _TIMEOUTS = struct.Struct(">ii")
 
 
+class ConsumerRecord(IntEnum):
+    """The types of the records of `consumer` groups."""
+
+    EPOCH = 3
+    MEMBER = 5
+    TARGET_EPOCH = 6
+    TARGET = 7
+    CURRENT = 8
+    PATTERN = 16
+
+
+_CONSUMER_TYPES = {int(record): record for record in ConsumerRecord}
+
+
 class UnreadableGroupRecord(UnreadableState):
     """The bytes are no key or value of `__consumer_offsets` that Kafka 4.3 can read."""
 
@@ -87,6 +102,15 @@ class GroupKey(NamedTuple):
     group_id: str
 
 
+class ConsumerGroupKey(NamedTuple):
+    """Names a record of a `consumer` group. name: the member's id, or the pattern; empty where the record is
+    the group's."""
+
+    record: ConsumerRecord
+    group_id: str
+    name: str = ""
+
+
 class PendingKey(NamedTuple):
     """Names what a producer's open transaction commits of a partition (pending_records.py)."""
 
@@ -101,12 +125,12 @@ class EndedKey(NamedTuple):
 
 
 class OtherKey(NamedTuple):
-    """A key of another type: of Kafka's other groups, or of a later release."""
+    """A key of another type: of Kafka's share or streams groups, or of a later release."""
 
     key_type: int
 
 
-RecordKey: TypeAlias = OffsetKey | GroupKey | PendingKey | EndedKey | OtherKey
+RecordKey: TypeAlias = OffsetKey | GroupKey | ConsumerGroupKey | PendingKey | EndedKey | OtherKey
 
 
 class CommittedOffset(NamedTuple):
@@ -190,6 +214,10 @@ def _read_key(reader: Reader) -> RecordKey:
         return _read_offset_key(reader, is_legacy=key_type == _LEGACY_OFFSET_TYPE)
     if key_type == _GROUP_TYPE:
         return GroupKey(reader.string(is_flexible=False))
+    if (record := _CONSUMER_TYPES.get(key_type)) is not None:
+        is_of_group = record in (ConsumerRecord.EPOCH, ConsumerRecord.TARGET_EPOCH)
+        group_id = reader.string(is_flexible=False)
+        return ConsumerGroupKey(record, group_id, "" if is_of_group else reader.string(is_flexible=False))
     if key_type == PENDING_TYPE:
         return PendingKey(reader.fixed(_INT64)[0], _read_offset_key(reader))
     if key_type == ENDED_TYPE:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from coordinator.core.groups.consumer.admin import delete_consumer_group
 from coordinator.core.groups.offsets import tombstone
 from coordinator.core.groups.registry import Registry, Turn
 from coordinator.core.groups.requests import (
@@ -15,10 +16,12 @@ from coordinator.core.groups.requests import (
     ListGroups,
     ListGroupsReply,
 )
-from coordinator.core.groups.state import ClassicGroup, GroupState
+from coordinator.core.groups.state import CONSUMER_TYPE, ClassicGroup, GroupState
 from springtide.wire.errors import ErrorCode
 
-GROUP_TYPE = "classic"
+CLASSIC = "classic"
+CONSUMER = "consumer"
+"""Types of groups."""
 
 
 def describe_groups(registry: Registry, turn: Turn, request: DescribeGroups) -> None:
@@ -57,17 +60,33 @@ def _describe(registry: Registry, turn: Turn, group_id: str) -> DescribedGroup:
 def list_groups(registry: Registry, turn: Turn, request: ListGroups) -> None:
     states = {state.lower() for state in request.states}
     types = {name.lower() for name in request.types}
-    listed = []
-    for group_id in sorted(registry.store.group_ids() | registry.live.keys()):
-        group = _committed(registry, group_id)
-        if group and (not states or group.state.lower() in states) and (not types or GROUP_TYPE in types):
-            listed.append(ListedGroup(group_id, group.protocol_type or "", group.state, GROUP_TYPE))
-    turn.reply(request.token, ListGroupsReply(tuple(listed)))
+    found = (
+        _list(registry, group_id) for group_id in sorted(registry.store.group_ids() | registry.live.keys())
+    )
+    listed = tuple(
+        one
+        for one in found
+        if one and (not states or one.state.lower() in states) and (not types or one.group_type in types)
+    )
+    turn.reply(request.token, ListGroupsReply(listed))
+
+
+def _list(registry: Registry, group_id: str) -> ListedGroup | None:
+    consumers = registry.consumers.store.committed(group_id)
+    if consumers is not None:
+        return ListedGroup(group_id, CONSUMER_TYPE, consumers.state, CONSUMER)
+    group = _committed(registry, group_id)
+    if group is None:
+        return None
+    return ListedGroup(group_id, group.protocol_type or "", group.state, CLASSIC)
 
 
 def _committed(registry: Registry, group_id: str) -> ClassicGroup | None:
-    """Return a group for a reader: as it lives here, or as the committed records have it."""
+    """Return a group of the classic protocol for a reader: as it lives here, or as the committed records have
+    it."""
     live, store = registry.live.get(group_id), registry.store
+    if store.consumers.committed(group_id) is not None:
+        return None
     stored = store.groups.committed(group_id)
     if live is None and stored is not None:
         return ClassicGroup.load(group_id, stored)
@@ -88,10 +107,15 @@ def delete_groups(registry: Registry, turn: Turn, request: DeleteGroups) -> None
 
 def _delete(registry: Registry, turn: Turn, group_id: str) -> ErrorCode:
     group = registry.find(turn, group_id)
-    if group is None:
+    consumers = registry.consumers.store.latest(group_id)
+    if group is None and consumers is None:
         return ErrorCode.GROUP_ID_NOT_FOUND
-    if group.state is not GroupState.EMPTY or registry.store.pending.places(group_id):
+    has_members = group is not None and group.state is not GroupState.EMPTY
+    if has_members or (consumers and consumers.members) or registry.store.pending.places(group_id):
         return ErrorCode.NON_EMPTY_GROUP
     turn.records += (tombstone(key) for key, _ in registry.store.latest_offsets(group_id))
-    registry.delete(turn, group)
+    if consumers is not None:
+        delete_consumer_group(registry, turn, consumers)
+    elif group is not None:
+        registry.delete(turn, group)
     return ErrorCode.NONE

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from coordinator.core.group_records import CommittedOffset
 from coordinator.core.groups.registry import Registry
-from coordinator.core.groups.state import ClassicGroup
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,23 +30,26 @@ def figures_of(registry: Registry, now_ms: int, wall_ms: int) -> list[GroupFigur
     offsets: dict[str, dict[tuple[str, int], CommittedOffset]] = {
         group_id: {} for group_id in (*registry.live, *pending_ms)
     }
-    for group_id, _ in registry.store.groups.committed_items():
+    for group_id in (*dict(registry.store.groups.committed_items()), *registry.consumers.store.group_ids()):
         offsets.setdefault(group_id, {})
     for key, committed in registry.store.offsets.committed_items():
         offsets.setdefault(key.group_id, {})[key.topic, key.partition] = committed
     return [
-        _figures(group_id, registry.live.get(group_id), found, now_ms, pending_ms.get(group_id))
+        _figures(registry, group_id, found, now_ms, pending_ms.get(group_id))
         for group_id, found in offsets.items()
     ]
 
 
 def _figures(
+    registry: Registry,
     group_id: str,
-    live: ClassicGroup | None,
     offsets: dict[tuple[str, int], CommittedOffset],
     now_ms: int,
     pending_ms: int | None,
 ) -> GroupFigures:
+    live, consumers = registry.live.get(group_id), registry.consumers.store.latest(group_id)
+    if consumers is not None:
+        return GroupFigures(group_id, len(consumers.members), offsets, pending_ms=pending_ms)
     if live is None:
         return GroupFigures(group_id, 0, offsets, pending_ms=pending_ms)
     return GroupFigures(group_id, len(live.members), offsets, live.unsettled_ms(now_ms), pending_ms)

@@ -6,6 +6,21 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 from coordinator.core.groups.admin import delete_groups, describe_groups, list_groups
+from coordinator.core.groups.consumer.admin import describe_consumer_groups
+from coordinator.core.groups.consumer.groups import ConsumerChanged, ConsumerSession, NextTarget, Revocation
+from coordinator.core.groups.consumer.heartbeat import consumer_heartbeat
+from coordinator.core.groups.consumer.leaving import (
+    on_changes_refused,
+    on_consumer_session_timer,
+    on_revocation_timer,
+)
+from coordinator.core.groups.consumer.requests import (
+    ConsumerHeartbeat,
+    DescribeConsumerGroups,
+    TopicsKnown,
+)
+from coordinator.core.groups.consumer.sessions import on_changes_written, watch
+from coordinator.core.groups.consumer.targets import on_next_target
 from coordinator.core.groups.expiry import on_expiry_timer
 from coordinator.core.groups.join import join_group, on_join_timer, rebalance
 from coordinator.core.groups.offsets import commit_offsets, delete_offsets, fetch_offsets
@@ -54,11 +69,13 @@ _ON_REQUEST: dict[type, Callable[[Registry, Turn, Any], None]] = {
     DeleteGroups: delete_groups,
     DescribeGroups: describe_groups,
     ListGroups: list_groups,
+    ConsumerHeartbeat: consumer_heartbeat,
+    DescribeConsumerGroups: describe_consumer_groups,
 }
 
 
 class GroupMachine:
-    """Groups of the classic protocol and committed offsets. Events are the requests and TimerDue."""
+    """Groups and committed offsets. Events are the requests, TimerDue and TopicsKnown."""
 
     __slots__ = ("registry",)
 
@@ -69,6 +86,8 @@ class GroupMachine:
         turn = Turn(now_ms, wall_ms)
         if isinstance(event, TimerDue):
             self._on_timer(turn, event)
+        elif isinstance(event, TopicsKnown):
+            self.registry.consumers.know(event.topics)
         else:
             _ON_REQUEST[type(event)](self.registry, turn, event)
         return turn.outcome()
@@ -82,6 +101,12 @@ class GroupMachine:
                 on_join_timer(registry, turn, group)
             case SyncTimer(group_id) if group := registry.live.get(group_id):
                 on_sync_timer(registry, turn, group)
+            case ConsumerSession():
+                on_consumer_session_timer(registry, turn, key)
+            case Revocation():
+                on_revocation_timer(registry, turn, key)
+            case NextTarget(group_id):
+                on_next_target(registry, turn, group_id)
             case ExpiryTimer():
                 on_expiry_timer(registry, turn, due.expiry_ms)
 
@@ -98,12 +123,16 @@ class GroupMachine:
         turn = Turn(now_ms, wall_ms)
         if isinstance(work, Assigned | Told):
             on_written(self.registry, turn, work.group_id)
+        elif isinstance(work, ConsumerChanged):
+            on_changes_written(self.registry, turn, work)
         return turn.outcome()
 
     def refused(self, work: Hashable, error: ErrorCode, now_ms: int, wall_ms: int) -> StepOutcome:
         turn = Turn(now_ms, wall_ms)
         if isinstance(work, Assigned):
             on_assignments_refused(self.registry, turn, work, error)
+        elif isinstance(work, ConsumerChanged):
+            on_changes_refused(self.registry, turn, work.group_id)
         return turn.outcome()
 
     def opened(self, now_ms: int, wall_ms: int) -> StepOutcome:
@@ -116,6 +145,9 @@ class GroupMachine:
                 registry.enter(turn, group)
                 if len(group.members) > registry.options.size_max:
                     rebalance(registry, turn, group, "it has more members than group.max.size")
+        for group_id in sorted(registry.consumers.store.group_ids()):
+            if (consumers := registry.consumers.store.latest(group_id)) is not None:
+                watch(registry, turn, consumers)
         turn.timers[ExpiryTimer()] = now_ms + registry.options.retention_check_ms
         return turn.outcome()
 

@@ -8,7 +8,8 @@ that has just been given the partition must not begin before what its former own
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 
 from coordinator.core.group_records import (
     CommittedOffset,
@@ -17,6 +18,7 @@ from coordinator.core.group_records import (
     encode_offset,
     encode_offset_key,
 )
+from coordinator.core.groups.consumer.commits import check_member_epoch
 from coordinator.core.groups.options import STRING_BYTES_MAX
 from coordinator.core.groups.registry import Registry, Turn
 from coordinator.core.groups.requests import (
@@ -30,7 +32,7 @@ from coordinator.core.groups.requests import (
     OffsetsReply,
     OffsetToCommit,
 )
-from coordinator.core.groups.state import CONSUMER_TYPE, ClassicGroup, GroupState
+from coordinator.core.groups.state import CONSUMER_TYPE, GroupState
 from coordinator.core.machine import ShardRecord
 from coordinator.core.pending_records import encode_pending_key
 from springtide.wire.errors import ErrorCode
@@ -71,6 +73,9 @@ def commit_offsets(registry: Registry, turn: Turn, request: CommitOffsets) -> No
 def _check_commit(registry: Registry, turn: Turn, request: CommitOffsets) -> ErrorCode:
     """Return whether this client may commit for the group now. GROUP_ID_NOT_FOUND is ILLEGAL_GENERATION to
     clients before version 9."""
+    consumers = registry.consumers.store.latest(request.group_id)
+    if consumers is not None:
+        return check_member_epoch(registry.consumers, consumers, request)
     group = registry.find(turn, request.group_id)
     if group is None:
         return ErrorCode.GROUP_ID_NOT_FOUND if request.generation_id >= 0 else ErrorCode.NONE
@@ -149,32 +154,34 @@ def delete_offsets(registry: Registry, turn: Turn, request: DeleteOffsets) -> No
     coordinator does not know what is subscribed, so such a group has to be empty. An offset that an open
     transaction may replace stays until it has ended: its other half, the records, would count without it."""
     group = registry.find(turn, request.group_id)
+    consumers = registry.consumers.store.latest(request.group_id)
     if not request.group_id:
         turn.reply(request.token, OffsetsReply(ErrorCode.INVALID_GROUP_ID))
+    elif consumers is not None:
+        _delete(registry, turn, request, consumers.subscribed().__contains__)
     elif group is None:
         turn.reply(request.token, OffsetsReply(ErrorCode.GROUP_ID_NOT_FOUND))
     elif group.state is not GroupState.EMPTY and group.protocol_type != CONSUMER_TYPE:
         turn.reply(request.token, OffsetsReply(ErrorCode.NON_EMPTY_GROUP))
     else:
-        turn.reply(request.token, OffsetsReply(ErrorCode.NONE, _delete(registry, turn, group, request)))
+        _delete(registry, turn, request, partial(group.is_subscribed, subscribed=group.subscribed()))
     turn.waits = True  # a deletion that is under way already is told once it is committed
 
 
 def _delete(
-    registry: Registry, turn: Turn, group: ClassicGroup, request: DeleteOffsets
-) -> tuple[tuple[OffsetPlace, ErrorCode], ...]:
+    registry: Registry, turn: Turn, request: DeleteOffsets, is_subscribed: Callable[[str], bool]
+) -> None:
     answers = []
-    subscribed = group.subscribed()
     for place in request.places:
-        key, error = OffsetKey(group.group_id, place.topic, place.partition), ErrorCode.NONE
-        if group.is_subscribed(place.topic, subscribed):
+        key, error = OffsetKey(request.group_id, place.topic, place.partition), ErrorCode.NONE
+        if is_subscribed(place.topic):
             error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
         elif registry.store.pending.at(key):
             error = ErrorCode.UNSTABLE_OFFSET_COMMIT
         elif registry.store.offsets.latest(key) is not None:
             turn.records.append(tombstone(key))
         answers.append((place, error))
-    return tuple(answers)
+    turn.reply(request.token, OffsetsReply(ErrorCode.NONE, tuple(answers)))
 
 
 def tombstone(key: OffsetKey) -> ShardRecord:

@@ -27,6 +27,9 @@ class GroupOptions:
     session_timeout_ms_min, _max: group.min.session.timeout.ms, group.max.session.timeout.ms.
     initial_delay_ms: group.initial.rebalance.delay.ms. size_max: group.max.size.
     metadata_max: offset.metadata.max.bytes (Kafka counts characters, so do we).
+    consumer_session_ms, consumer_heartbeat_ms, consumer_size_max, assignors, assignment_interval_ms: those of
+        group.consumer.: session.timeout.ms, heartbeat.interval.ms, max.size, assignors (the first is that of
+        groups without a wish), assignment.interval.ms.
     retention_ms: offsets.retention.minutes. retention_check_ms: offsets.retention.check.interval.ms.
     members_max: members of all groups of a shard, those included that got a member id and have not joined
         with it. Each parks at most one JoinGroup and one SyncGroup.
@@ -43,6 +46,11 @@ class GroupOptions:
     session_timeout_ms_max: int = 30 * MINUTE_MS
     initial_delay_ms: int = 3_000
     size_max: int = 2**31 - 1
+    consumer_session_ms: int = 45_000
+    consumer_heartbeat_ms: int = 5_000
+    consumer_size_max: int = 2**31 - 1
+    assignors: tuple[str, ...] = ("uniform", "range")
+    assignment_interval_ms: int = 1_000
     metadata_max: int = 4_096
     retention_ms: int = 7 * 24 * 60 * MINUTE_MS
     retention_check_ms: int = 10 * MINUTE_MS

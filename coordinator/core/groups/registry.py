@@ -11,6 +11,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 
 from coordinator.core.group_records import GroupKey, StoredGroup, encode_group, encode_group_key
+from coordinator.core.groups.consumer.groups import ConsumerChanged, ConsumerGroups
 from coordinator.core.groups.options import GroupOptions
 from coordinator.core.groups.requests import JoinGroupReply, JoinProtocol, SyncGroupReply
 from coordinator.core.groups.state import ClassicGroup, GroupMember, GroupState, bytes_of
@@ -72,7 +73,7 @@ class Turn:
         self.records: list[ShardRecord] = []
         self.replies: list[RequestReply] = []
         self.timers: dict[Hashable, int | None] = {}
-        self.work: Assigned | Told | None = None
+        self.work: Assigned | Told | ConsumerChanged | None = None
         self.waits = False
         self.reads = False
 
@@ -96,10 +97,12 @@ class Turn:
 
 
 class Registry:
-    """The groups of a shard. members: of all groups, pending ones included. protocol_bytes: what all members'
+    """The groups of a shard. live, members and protocol_bytes are those of the classic protocol, consumers
+    those of the other one. members: of all groups, pending ones included. protocol_bytes: what all members'
     protocols take."""
 
     __slots__ = (
+        "consumers",
         "deleted",
         "live",
         "members",
@@ -114,6 +117,7 @@ class Registry:
     def __init__(self, options: GroupOptions) -> None:
         self.options = options
         self.store = GroupStore()
+        self.consumers = ConsumerGroups(self.store.consumers)
         self.live: dict[str, ClassicGroup] = {}
         self.members = 0
         self.protocol_bytes = 0
@@ -130,10 +134,13 @@ class Registry:
 
     def find(self, turn: Turn, group_id: str) -> ClassicGroup | None:
         """Return a group that lives here, or else as the latest records have it: stored, or with offsets of a
-        client that manages its partitions itself. Return None if there is no such group."""
+        client that manages its partitions itself. Return None if there is no such group, or one of the
+        `consumer` protocol."""
         group = self.live.get(group_id)
         if group is not None:
             return group
+        if self.consumers.store.latest(group_id) is not None:
+            return None
         stored = self.store.groups.latest(group_id)
         if stored is not None:
             group = ClassicGroup.load(group_id, stored)
@@ -177,7 +184,7 @@ class Registry:
 
     @property
     def is_full(self) -> bool:
-        return self.members >= self.options.members_max
+        return self.members + self.consumers.store.members >= self.options.members_max
 
     def has_room_for(self, protocols: tuple[JoinProtocol, ...], member: GroupMember | None) -> bool:
         """Return whether a member may have these protocols. member: as it is now, if it is one."""

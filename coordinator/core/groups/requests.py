@@ -12,6 +12,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from coordinator.core.group_records import CommittedOffset
+from coordinator.core.groups.consumer.requests import ConsumerHeartbeat, DescribeConsumerGroups
 from coordinator.core.pending_records import EndedTransaction
 from springtide.contract.epochs import NO_LEADER_EPOCH, LeaderEpoch
 from springtide.wire.errors import ErrorCode
@@ -315,4 +316,6 @@ Request = (
     | DeleteGroups
     | DescribeGroups
     | ListGroups
+    | ConsumerHeartbeat
+    | DescribeConsumerGroups
 )

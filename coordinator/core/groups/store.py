@@ -1,13 +1,15 @@
-"""The state that a shard's records make, each part latest and committed: stored groups, committed offsets,
-and offsets of open transactions."""
+"""The state that a shard's records make, each part latest and committed: groups of both protocols, committed
+offsets, and offsets of open transactions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TypeVar
 
+from coordinator.core.consumer_group_records import ConsumerValue, decode_consumer_value
 from coordinator.core.group_records import (
     CommittedOffset,
+    ConsumerGroupKey,
     EndedKey,
     GroupKey,
     NewerGroupRecord,
@@ -19,6 +21,7 @@ from coordinator.core.group_records import (
     decode_key,
     decode_offset,
 )
+from coordinator.core.groups.consumer.store import ConsumerStore
 from coordinator.core.groups.pending import PendingOffsets
 from coordinator.core.machine import ShardRecord
 from coordinator.core.pending_records import decode_ended, decode_pending
@@ -29,13 +32,16 @@ T = TypeVar("T")
 
 
 class GroupStore:
-    """The replayed state of a shard. Legacy offsets (type 0) are skipped: they have never been written here,
-    and a tombstone of type 1 would not remove them."""
+    """The replayed state of a shard. groups: those of the classic protocol.
 
-    __slots__ = ("_keys", "groups", "offsets", "pending")
+    Legacy offsets (type 0) are skipped: they have never been written here, and a tombstone of type 1 would
+    not remove them."""
+
+    __slots__ = ("_keys", "consumers", "groups", "offsets", "pending")
 
     def __init__(self) -> None:
         self.groups: TwoViews[str, StoredGroup] = TwoViews()
+        self.consumers = ConsumerStore()
         self.offsets: TwoViews[OffsetKey, CommittedOffset] = TwoViews()
         self.pending = PendingOffsets()
         #: The keys of each group's offsets; a superset, from which `_keys_of` takes what is gone.
@@ -54,6 +60,8 @@ class GroupStore:
         elif isinstance(key, GroupKey):
             stored = None if record.value is None else _read(decode_group, record.value, key.group_id)
             self.groups.set(key.group_id, stored, offset)
+        elif isinstance(key, ConsumerGroupKey):
+            self.consumers.apply(key, _read_consumer(key, record.value), offset)
         elif isinstance(key, PendingKey):
             value_of = (
                 None if record.value is None else _read(decode_pending, record.value, key.place.group_id)
@@ -71,11 +79,13 @@ class GroupStore:
 
     def commit(self, offset: int) -> None:
         self.groups.commit(offset)
+        self.consumers.commit(offset)
         self.offsets.commit(offset)
         self.pending.commit(offset)
 
     def undo(self, offset: int) -> None:
         self.groups.undo(offset)
+        self.consumers.undo(offset)
         self.offsets.undo(offset)
         self.pending.undo(offset)
 
@@ -91,7 +101,7 @@ class GroupStore:
         """Return the groups of which something may be stored, in either view."""
         groups = self.groups
         stored = {*dict(groups.latest_items()), *dict(groups.committed_items())}
-        return {*self._keys, *stored, *self.pending.group_ids()}
+        return {*self._keys, *stored, *self.consumers.group_ids(), *self.pending.group_ids()}
 
     def is_under_way(self, group_id: str) -> bool:
         """Return whether a record of the group is not committed yet."""
@@ -113,6 +123,12 @@ class GroupStore:
             self._keys.pop(group_id, None)
         found = ((key, view(key)) for key in sorted(keys))
         return [(key, value) for key, value in found if value is not None]
+
+
+def _read_consumer(key: ConsumerGroupKey, value: bytes | None) -> ConsumerValue | None:
+    if value is None:
+        return None
+    return _read(lambda raw: decode_consumer_value(key.record, raw), value, key.group_id)
 
 
 def _read(decode: Callable[[bytes], T], value: bytes, group_id: str) -> T:

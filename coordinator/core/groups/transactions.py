@@ -26,6 +26,7 @@ from coordinator.core.group_records import (
     encode_offset,
     encode_offset_key,
 )
+from coordinator.core.groups.consumer.commits import check_member_epoch
 from coordinator.core.groups.offsets import check_offset, drop_pending
 from coordinator.core.groups.options import STRING_BYTES_MAX
 from coordinator.core.groups.pending import PendingOffsets, bytes_of
@@ -99,6 +100,10 @@ def _check_group(registry: Registry, turn: Turn, request: CommitPendingOffsets) 
     if not request.group_id or len(request.group_id.encode()) > STRING_BYTES_MAX:
         return ErrorCode.INVALID_GROUP_ID
     names_member = request.generation_id >= 0 or request.member_id or request.instance_id is not None
+    consumers = registry.consumers.store.latest(request.group_id)
+    if consumers is not None:
+        is_member = names_member or not consumers.members
+        return check_member_epoch(registry.consumers, consumers, request) if is_member else ErrorCode.NONE
     group = registry.find(turn, request.group_id)
     if group is None:
         return ErrorCode.ILLEGAL_GENERATION if request.generation_id >= 0 else ErrorCode.NONE

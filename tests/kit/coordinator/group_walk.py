@@ -33,7 +33,7 @@ State = tuple[dict[Any, Any], ...]
 
 def views_of(store: GroupStore) -> tuple[TwoViews[Any, Any], ...]:
     """Return all that a shard's records make."""
-    return store.groups, store.offsets, store.pending.of, store.pending.ended
+    return store.groups, store.consumers.values, store.offsets, store.pending.of, store.pending.ended
 
 
 def latest(store: GroupStore) -> State:

@@ -96,14 +96,13 @@ def test_keys_are_kafkas_both_ways() -> None:
 @pytest.mark.parametrize(
     ("raw", "key_type"),
     [
-        ("0003000167", 3),
-        ("00100001670003612e2a", 16),
+        ("0004000167", 4),
         ("0017", 23),
         ("0009", 9),
         ("001801", 24),
         ("7fff", 32767),
         ("ffff", -1),
-        ("0005" + OFFSET_KEY[4:], 5),
+        ("000a" + OFFSET_KEY[4:], 10),
     ],
 )
 def test_keys_of_other_types_are_told_apart(raw: str, key_type: int) -> None:

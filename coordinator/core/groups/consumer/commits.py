@@ -1,0 +1,48 @@
+"""Who may commit offsets for a `consumer` group."""
+
+from __future__ import annotations
+
+from coordinator.core.consumer_group_records import TopicPartition
+from coordinator.core.groups.consumer.groups import ConsumerGroups
+from coordinator.core.groups.consumer.state import ConsumerGroup
+from coordinator.core.groups.requests import CommitOffsets, CommitPendingOffsets, OffsetPlace
+from springtide.wire.errors import ErrorCode
+
+
+def check_member_epoch(
+    consumers: ConsumerGroups, group: ConsumerGroup, request: CommitOffsets | CommitPendingOffsets
+) -> ErrorCode:
+    """Return whether a client may commit: one that knows its epoch, or one at an earlier epoch that has had
+    all of the partitions since then (KIP-1251): a commit is often under way while the epoch rises. A group
+    without members takes commits of clients without an epoch.
+
+    Clients know STALE_MEMBER_EPOCH since version 9 only; to those before it is UNSUPPORTED_VERSION.
+    """
+    member_epoch = request.generation_id
+    if member_epoch < 0 and not group.members:
+        return ErrorCode.NONE
+    member = group.members.get(request.member_id)
+    if member is None:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    current = member.current
+    if 0 <= member_epoch == current.epoch:
+        return ErrorCode.NONE
+    stale = ErrorCode.STALE_MEMBER_EPOCH if member.about.classic is None else ErrorCode.ILLEGAL_GENERATION
+    if not 0 <= member_epoch < current.epoch:
+        return stale
+    for asked in request.offsets:
+        partition = _partition(consumers, asked.place)
+        since = (
+            None if partition is None else current.assigned.get(partition, current.revoking.get(partition))
+        )
+        if since is None or since > member_epoch:
+            return stale
+    return ErrorCode.NONE
+
+
+def _partition(consumers: ConsumerGroups, place: OffsetPlace) -> TopicPartition | None:
+    topic_id = place.topic_id
+    if topic_id is None:
+        known = (consumers.topics or {}).get(place.topic)
+        topic_id = None if known is None else known.topic_id
+    return None if topic_id is None else TopicPartition(topic_id, place.partition)

@@ -1,0 +1,99 @@
+"""A `consumer` group as one step will leave it, and the records that bring it there."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from coordinator.core.consumer_group_records import (
+    ConsumerValue,
+    CurrentAssignment,
+    GroupEpoch,
+    TargetEpoch,
+    TopicPartition,
+)
+from coordinator.core.group_records import ConsumerGroupKey, ConsumerRecord
+from coordinator.core.groups.consumer.state import ConsumerGroup, Member
+
+
+class Draft:
+    """group: as the records have it. is_new: it has none yet. changed: members that are, None: those that
+    go. The rest: see ConsumerGroup."""
+
+    __slots__ = ("changed", "epoch", "group", "is_new", "target", "topics_hash")
+
+    def __init__(self, group: ConsumerGroup, *, is_new: bool = False) -> None:
+        self.group = group
+        self.is_new = is_new
+        self.changed: dict[str, Member | None] = {}
+        self.epoch = group.epoch
+        self.topics_hash = group.topics_hash
+        self.target = group.target
+
+    def __getitem__(self, member_id: str) -> Member | None:
+        return self.changed[member_id] if member_id in self.changed else self.group.members.get(member_id)
+
+    def members(self) -> dict[str, Member]:
+        merged = {**self.group.members, **self.changed}
+        return {member_id: member for member_id, member in merged.items() if member is not None}
+
+    def is_free_for(self, member_id: str, partition: TopicPartition) -> bool:
+        """Return whether no other member has the partition, or has yet to give it up. What the member itself
+        has yet to give up is free for it (KAFKA-16147)."""
+        owner = self.group.owners.get(partition)
+        if owner is None or owner == member_id:
+            return True
+        if owner not in self.changed:
+            return False
+        member = self.changed[owner]
+        return member is None or not _holds(member.current, partition)
+
+    def subscribed(self) -> frozenset[str]:
+        """Return the names of topics that any member subscribes."""
+        group = self.group
+        names, asked = Counter(group.names), Counter(group.asked)
+        for member_id, member in self.changed.items():
+            if (before := group.members.get(member_id)) is not None:
+                names.subtract(before.about.topics)
+                asked.subtract(filter(None, [before.about.pattern]))
+            if member is not None:
+                names.update(member.about.topics)
+                asked.update(filter(None, [member.about.pattern]))
+        resolved = (group.patterns[one].topics for one in (+asked) if one in group.patterns)
+        return frozenset(+names).union(*resolved)
+
+    def records(self) -> Iterator[tuple[ConsumerGroupKey, ConsumerValue | None]]:
+        """Yield what has to be written. Each beginning of it is a legal state: members before what they have,
+        and who goes lets go of everything first."""
+        group, group_id = self.group, self.group.group_id
+        gone = [one for one, member in self.changed.items() if member is None and one in group.members]
+        for member_id in gone:
+            for record in (ConsumerRecord.CURRENT, ConsumerRecord.TARGET, ConsumerRecord.MEMBER):
+                yield ConsumerGroupKey(record, group_id, member_id), None
+        now = [(member_id, member) for member_id, member in self.changed.items() if member is not None]
+        before = {member_id: group.members.get(member_id) for member_id, _ in now}
+        for member_id, member in now:
+            if (old := before[member_id]) is None or old.about != member.about:
+                yield ConsumerGroupKey(ConsumerRecord.MEMBER, group_id, member_id), member.about
+        if self.is_new or (self.epoch, self.topics_hash) != (group.epoch, group.topics_hash):
+            key = ConsumerGroupKey(ConsumerRecord.EPOCH, group_id)
+            yield key, GroupEpoch(self.epoch, self.topics_hash)
+        for member_id, member in now:
+            if (old := before[member_id]) is None or old.target != member.target:
+                yield ConsumerGroupKey(ConsumerRecord.TARGET, group_id, member_id), member.target
+        if self.target != group.target:
+            yield ConsumerGroupKey(ConsumerRecord.TARGET_EPOCH, group_id), self.target
+        for member_id, member in now:
+            if (old := before[member_id]) is None or old.current != member.current:
+                yield ConsumerGroupKey(ConsumerRecord.CURRENT, group_id, member_id), member.current
+
+    def raise_epoch(self, topics_hash: int) -> None:
+        self.epoch = self.group.epoch + 1
+        self.topics_hash = topics_hash
+
+    def retarget(self, made_ms: int) -> None:
+        self.target = TargetEpoch(self.epoch, made_ms)
+
+
+def _holds(current: CurrentAssignment, partition: TopicPartition) -> bool:
+    return partition in current.assigned or partition in current.revoking

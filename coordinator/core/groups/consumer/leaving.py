@@ -1,0 +1,117 @@
+"""Members that leave, and members that are given up: those that are silent for a session, and those that keep
+partitions for longer than their rebalance timeout."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from coordinator.core.groups.consumer.causes import CauseKind
+from coordinator.core.groups.consumer.draft import Draft
+from coordinator.core.groups.consumer.groups import ConsumerSession, NextTarget, Revocation
+from coordinator.core.groups.consumer.requests import ConsumerHeartbeat
+from coordinator.core.groups.consumer.sessions import forget_member, keep_alive, set_session_timer, watch
+from coordinator.core.groups.consumer.state import AWAY, ConsumerGroup, Member, MemberState
+from coordinator.core.groups.consumer.targets import assign_if_due, note, write
+from coordinator.core.groups.registry import Registry, Turn
+from springtide.wire.errors import ErrorCode
+
+
+def leave(registry: Registry, turn: Turn, group: ConsumerGroup, request: ConsumerHeartbeat) -> ErrorCode:
+    """Let a member leave. Its epoch does not count: it may not have heard of the last one."""
+    member_id = request.member_id
+    error = check_seat(group, member_id, request.instance_id)
+    if error is not ErrorCode.NONE:
+        return error
+    draft = Draft(group)
+    if request.member_epoch == AWAY:
+        draft.changed[member_id] = _away(group.members[member_id])
+    else:
+        remove(registry, turn, draft, [member_id], CauseKind.LEFT)
+    write(turn, draft, member_id)
+    return ErrorCode.NONE
+
+
+def check_seat(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ErrorCode:
+    """Return UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if another process has the instance."""
+    if instance_id is not None:
+        owner = group.instances.get(instance_id)
+        if owner is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if owner != member_id:
+            return ErrorCode.FENCED_INSTANCE_ID
+    return ErrorCode.NONE if member_id in group.members else ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def _away(member: Member) -> Member:
+    """Return a static member that has left for a while. It keeps what it has, but what it was to give up: it
+    does not consume any more."""
+    current = replace(
+        member.current, epoch=AWAY, assigned=dict.fromkeys(member.current.assigned, 0), revoking={}
+    )
+    return member._replace(current=current)
+
+
+def remove(registry: Registry, turn: Turn, draft: Draft, member_ids: list[str], kind: CauseKind) -> None:
+    """Take members out, and assign what they had."""
+    for member_id in member_ids:
+        note(registry, turn, draft, kind, member_id)
+        draft.changed[member_id] = None
+        forget_member(registry, turn, draft.group.group_id, member_id)
+    draft.raise_epoch(registry.consumers.hash_of(draft.subscribed()))
+    assign_if_due(registry, turn, draft)
+
+
+def on_consumer_session_timer(registry: Registry, turn: Turn, due: ConsumerSession) -> None:
+    """Give a member up that has been silent for its session."""
+    live = registry.consumers.live_group(due.group_id).members.get(due.member_id)
+    group = registry.consumers.store.latest(due.group_id)
+    if live is None or group is None or due.member_id not in group.members:
+        return
+    if turn.now_ms < live.expires_ms:
+        set_session_timer(turn, due.group_id, due.member_id, live)
+    elif _must_wait(registry, due.group_id, due.member_id):
+        live.timer_ms = None
+        keep_alive(registry, turn, due.group_id, due.member_id)
+    else:
+        _give_up(registry, turn, group, due.member_id, CauseKind.SILENT)
+
+
+def on_revocation_timer(registry: Registry, turn: Turn, due: Revocation) -> None:
+    """Give a member up that has kept partitions for its rebalance timeout: others wait for them."""
+    live = registry.consumers.live_group(due.group_id).members.get(due.member_id)
+    group = registry.consumers.store.latest(due.group_id)
+    member = None if group is None else group.members.get(due.member_id)
+    if live is None or group is None or member is None:
+        return
+    current = member.current
+    if (current.state, current.epoch) != (MemberState.UNREVOKED_PARTITIONS, live.revoking_epoch):
+        return
+    if _must_wait(registry, due.group_id, due.member_id):
+        turn.timers[due] = turn.now_ms + max(0, member.about.rebalance_timeout_ms)
+    else:
+        _give_up(registry, turn, group, due.member_id, CauseKind.KEPT_PARTITIONS)
+
+
+def _must_wait(registry: Registry, group_id: str, member_id: str) -> bool:
+    """Return whether a member may be waiting for its answer, or could not have one: no topic is known."""
+    return registry.consumers.topics is None or registry.consumers.store.is_under_way(group_id, member_id)
+
+
+def _give_up(registry: Registry, turn: Turn, group: ConsumerGroup, member_id: str, kind: CauseKind) -> None:
+    draft = Draft(group)
+    remove(registry, turn, draft, [member_id], kind)
+    write(turn, draft)
+
+
+def on_changes_refused(registry: Registry, turn: Turn, group_id: str) -> None:
+    """Go on with the group as it was: no member has heard of what was refused."""
+    group = registry.consumers.store.latest(group_id)
+    live = registry.consumers.live_group(group_id)
+    live.targeted_ms, live.topics_version = None, -1
+    epoch = 0 if group is None else group.epoch
+    live.causes = [cause for cause in live.causes if cause.epoch <= epoch]
+    for member_id in live.members.keys() - (set() if group is None else group.members.keys()):
+        forget_member(registry, turn, group_id, member_id)
+    turn.timers[NextTarget(group_id)] = None
+    if group is not None:
+        watch(registry, turn, group)

@@ -1,0 +1,80 @@
+"""One member's way from what it has towards its target (KIP-848, CurrentAssignmentBuilder).
+
+What has to go goes first: the member keeps its epoch, is asked to give partitions up, and takes nothing
+until its heartbeat shows that it has. Then it comes to the target's epoch and gets what is free; for what
+others may still consume it asks again with each heartbeat. Each partition bears the epoch at which its member
+got it, by which late commits are judged (KIP-1251).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import NamedTuple
+from uuid import UUID
+
+from coordinator.core.consumer_group_records import CurrentAssignment, Partitions, TopicPartition
+from coordinator.core.groups.consumer.state import MemberState
+
+
+class Goal(NamedTuple):
+    """Where a member has to come to. target: its part of the assignment of target_epoch.
+
+    topic_ids: of the topics that it subscribes. has_changed: they may not be those of its last heartbeat.
+    is_free: whether no other member has a partition, or has yet to give it up.
+    """
+
+    target_epoch: int
+    target: Partitions
+    topic_ids: frozenset[UUID]
+    has_changed: bool
+    is_free: Callable[[TopicPartition], bool]
+
+
+def reconcile(current: CurrentAssignment, goal: Goal, owned: Partitions | None) -> CurrentAssignment:
+    """Return what a member has from now on. owned: what it says that it consumes; None: as it said before,
+    so it may be all that it has."""
+    match current.state:
+        case MemberState.STABLE if current.epoch == goal.target_epoch:
+            return _drop_unsubscribed(current, goal, owned)
+        case MemberState.UNREVOKED_PARTITIONS if shows(owned, current.revoking):
+            return _drop_unsubscribed(current, goal, owned)
+        case _:
+            return _next(current, goal, owned)
+
+
+def shows(owned: Partitions | None, partitions: Iterable[TopicPartition]) -> bool:
+    """Return whether a member may still consume one of the partitions."""
+    return owned is None or any(partition in owned for partition in partitions)
+
+
+def _drop_unsubscribed(current: CurrentAssignment, goal: Goal, owned: Partitions | None) -> CurrentAssignment:
+    """Let what a member does not subscribe any more go at once, before there is a target that says so
+    (KAFKA-19431)."""
+    if not goal.has_changed:
+        return current
+    dropped = {one: epoch for one, epoch in current.assigned.items() if one.topic_id not in goal.topic_ids}
+    if not dropped:
+        return current
+    assigned = {one: epoch for one, epoch in current.assigned.items() if one not in dropped}
+    revoking = {**current.revoking, **dropped}
+    if not shows(owned, revoking):
+        return replace(current, assigned=assigned)
+    return replace(current, state=MemberState.UNREVOKED_PARTITIONS, assigned=assigned, revoking=revoking)
+
+
+def _next(current: CurrentAssignment, goal: Goal, owned: Partitions | None) -> CurrentAssignment:
+    target = {one for one in goal.target if one.topic_id in goal.topic_ids}
+    assigned = {one: epoch for one, epoch in current.assigned.items() if one in target}
+    revoking = {one: epoch for one, epoch in current.assigned.items() if one not in target}
+    if revoking and shows(owned, revoking):
+        return replace(current, state=MemberState.UNREVOKED_PARTITIONS, assigned=assigned, revoking=revoking)
+    wanted = target - assigned.keys()
+    free = set(filter(goal.is_free, wanted))
+    is_newer = current.epoch != goal.target_epoch
+    return CurrentAssignment(
+        epoch=goal.target_epoch,
+        previous_epoch=current.epoch if is_newer else current.previous_epoch,
+        state=MemberState.STABLE if free == wanted else MemberState.UNRELEASED_PARTITIONS,
+        assigned={**assigned, **dict.fromkeys(free, goal.target_epoch)},
+    )

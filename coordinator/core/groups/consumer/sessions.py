@@ -1,0 +1,65 @@
+"""Timers of members: their sessions, and the time that they have to give partitions up."""
+
+from __future__ import annotations
+
+from coordinator.core.groups.consumer.groups import (
+    ConsumerChanged,
+    ConsumerSession,
+    LiveMember,
+    NextTarget,
+    Revocation,
+)
+from coordinator.core.groups.consumer.state import ConsumerGroup, Member, MemberState
+from coordinator.core.groups.registry import Registry, Turn
+
+
+def keep_alive(registry: Registry, turn: Turn, group_id: str, member_id: str) -> None:
+    """Let a member's session begin again. The timer moves only if it would come too late: one that comes too
+    early is set again when it is due, so that a heartbeat costs none."""
+    live = registry.consumers.live_group(group_id).members.setdefault(member_id, LiveMember())
+    live.expires_ms = turn.now_ms + registry.options.consumer_session_ms
+    if live.timer_ms is None or live.timer_ms > live.expires_ms:
+        set_session_timer(turn, group_id, member_id, live)
+
+
+def set_session_timer(turn: Turn, group_id: str, member_id: str, live: LiveMember) -> None:
+    live.timer_ms = live.expires_ms
+    turn.timers[ConsumerSession(group_id, member_id)] = live.expires_ms
+
+
+def watch_revocation(registry: Registry, turn: Turn, group_id: str, member_id: str, member: Member) -> None:
+    """Give a member that has partitions to give up its rebalance timeout for it, from now on."""
+    live = registry.consumers.live_group(group_id).members.setdefault(member_id, LiveMember())
+    timer = Revocation(group_id, member_id)
+    if member.current.state == MemberState.UNREVOKED_PARTITIONS:
+        live.revoking_epoch = member.current.epoch
+        turn.timers[timer] = turn.now_ms + max(0, member.about.rebalance_timeout_ms)
+    elif live.revoking_epoch is not None:
+        live.revoking_epoch = None
+        turn.timers[timer] = None
+
+
+def forget_member(registry: Registry, turn: Turn, group_id: str, member_id: str) -> None:
+    """Stop the timers of a member that is gone."""
+    live = registry.consumers.live_group(group_id).members.pop(member_id, None)
+    if live is not None:
+        turn.timers[ConsumerSession(group_id, member_id)] = None
+        turn.timers[Revocation(group_id, member_id)] = None
+
+
+def watch(registry: Registry, turn: Turn, group: ConsumerGroup) -> None:
+    """Let all timers of a group begin anew: its shard was opened here, or a change was taken back."""
+    for member_id, member in sorted(group.members.items()):
+        keep_alive(registry, turn, group.group_id, member_id)
+        watch_revocation(registry, turn, group.group_id, member_id, member)
+    if group.is_due:
+        turn.timers[NextTarget(group.group_id)] = turn.now_ms
+
+
+def on_changes_written(registry: Registry, turn: Turn, work: ConsumerChanged) -> None:
+    """Let the timers of a member that is answered now begin anew: it could do nothing before."""
+    group = registry.consumers.store.latest(work.group_id)
+    member = None if group is None else group.members.get(work.member_id)
+    if member is not None:
+        keep_alive(registry, turn, work.group_id, work.member_id)
+        watch_revocation(registry, turn, work.group_id, work.member_id, member)

@@ -1,0 +1,141 @@
+"""Honest clients of a `consumer` group: what they consume is what they were told, and they say so."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Any
+
+from coordinator.core.consumer_group_records import TopicPartition
+from coordinator.core.groups.consumer.requests import JOINING, LEAVING, ConsumerHeartbeatReply
+from coordinator.core.groups.consumer.state import AWAY
+from springtide.wire.errors import ErrorCode
+from tests.kit.coordinator.consumer_desk import REBALANCE_MS, ConsumerDesk
+
+BEAT_MS = 5_000
+
+
+class ConsumerClient:
+    """A client that makes up its member ids (version 1).
+
+    owned: what it consumes. giving_up: of that, what it was asked to give up and has not yet; is_slow: it
+    takes its time over that. told_ms: when it was asked. asked: the token of a heartbeat without an answer.
+    must_say_all: it does not know what got through. last_ok_ms: when it sent the last heartbeat that was
+    answered with success. is_down: it is not there.
+    """
+
+    def __init__(self, desk: ConsumerDesk, name: str, *, is_static: bool = False) -> None:
+        self.desk = desk
+        self.name = name
+        self.instance_id = f"i-{name}" if is_static else None
+        self.numbers = count(1)
+        self.topics: tuple[str, ...] = ("t", "u")
+        self.assignor: str | None = None
+        self.is_slow = False
+        self.is_down = False
+        self.start()
+
+    def start(self) -> None:
+        """Begin as a new process."""
+        self.is_down = False
+        self.member_id = f"{self.name}-{next(self.numbers)}"
+        self.asked: int | None = None
+        self.was_sent_ms = 0
+        self.old_requests: list[tuple[int, dict[str, Any]]] = []
+        self._forget()
+
+    def _forget(self) -> None:
+        self.epoch = JOINING
+        self.owned: set[TopicPartition] = set()
+        self.giving_up: set[TopicPartition] = set()
+        self.told_ms = 0
+        self.last_ok_ms = 0
+        self.must_say_all = True
+
+    @property
+    def believes(self) -> set[TopicPartition]:
+        """Return what it consumes: nothing once its session may be over, and nothing that it was to give up
+        within its rebalance timeout."""
+        now_ms = self.desk.now_ms
+        if self.is_down or now_ms - self.last_ok_ms >= self.desk.options.consumer_session_ms:
+            return set()
+        is_over = now_ms - self.told_ms >= REBALANCE_MS
+        return self.owned - self.giving_up if is_over else set(self.owned)
+
+    def act(self, *, twice: bool = False) -> None:
+        """Take an answer in, or send a heartbeat if one is due."""
+        if self.is_down:
+            self.start()
+        if self.asked is not None and self.asked in self.desk.replies:
+            self.hear(self.desk.replies[self.asked])
+        if self.asked is not None:
+            return
+        if self.last_ok_ms and not self.believes and self.owned:
+            self._forget()
+        if not self.is_slow and self.giving_up:
+            self.owned -= self.giving_up
+            self.giving_up = set()
+        said = self._said()
+        self.old_requests.append((self.epoch, said))
+        self.was_sent_ms = self.desk.now_ms
+        self.asked = self.desk.start_beat(self.member_id, self.epoch, **said)
+        if twice:
+            self.desk.start_beat(self.member_id, self.epoch, **said)
+        if self.asked in self.desk.replies:
+            self.hear(self.desk.replies[self.asked])
+
+    def _said(self) -> dict[str, Any]:
+        said: dict[str, Any] = {
+            "instance_id": self.instance_id,
+            "topics": self.topics,
+            "owned": frozenset(self.owned),
+            "assignor": self.assignor,
+        }
+        if self.must_say_all:
+            said["rebalance_timeout_ms"] = REBALANCE_MS
+        return said
+
+    def hear(self, reply: object) -> None:
+        self.asked = None
+        if not isinstance(reply, ConsumerHeartbeatReply):
+            self.must_say_all = True
+            return
+        if reply.error in (
+            ErrorCode.FENCED_MEMBER_EPOCH,
+            ErrorCode.UNKNOWN_MEMBER_ID,
+            ErrorCode.GROUP_ID_NOT_FOUND,
+        ):
+            self._forget()
+        elif reply.error is not ErrorCode.NONE:
+            self.must_say_all = True
+        else:
+            self.must_say_all = False
+            self.epoch = reply.member_epoch
+            self.last_ok_ms = self.was_sent_ms
+            if reply.assigned is not None:
+                self._take(set(reply.assigned))
+
+    def _take(self, assigned: set[TopicPartition]) -> None:
+        if not self.giving_up and self.owned - assigned:
+            self.told_ms = self.desk.now_ms
+        self.giving_up = self.owned - assigned
+        self.owned |= assigned
+
+    def lose_the_answer(self) -> None:
+        self.asked = None
+        self.must_say_all = True
+
+    def repeat_an_old_request(self) -> None:
+        """Let a request come again that was sent at an earlier epoch. (One of the present epoch that comes
+        late can't be told from a new one: the protocol's weakness.)"""
+        late = [(epoch, said) for epoch, said in self.old_requests if 0 < epoch < self.epoch]
+        if late:
+            self.desk.start_beat(self.member_id, late[-1][0], **late[-1][1])
+
+    def crash(self) -> None:
+        self.is_down = True
+
+    def leave(self, *, for_a_while: bool = False) -> None:
+        if not self.is_down:
+            epoch = AWAY if for_a_while and self.instance_id is not None else LEAVING
+            self.desk.start_beat(self.member_id, epoch, instance_id=self.instance_id)
+            self.crash()

@@ -1,0 +1,79 @@
+"""What must hold of a `consumer` group at every step, as functions of its state: I30, K1, K2, K4, K7.
+
+K3 (what clients believe), K5 (it comes to rest) and K8 (commits) are the walk's; K6 is I31 (check_replay).
+"""
+
+from __future__ import annotations
+
+from coordinator.core.groups.consumer.state import AWAY, FIRST_EPOCH, ConsumerGroup
+from coordinator.core.groups.consumer.targets import preferred_assignor
+from coordinator.core.groups.registry import Registry
+
+
+def check_consumers(registry: Registry) -> None:
+    for group_id in sorted(registry.consumers.store.group_ids()):
+        group = registry.consumers.store.latest(group_id)
+        has_classic = registry.store.groups.latest(group_id) is not None or group_id in registry.live
+        if group is None:
+            left = registry.consumers.store.latest_keys(group_id)
+            assert not left, f"records without their group: {left}"
+            continue
+        assert not has_classic, "K7: a group of both protocols"
+        check_owners(group)
+        check_epochs(group)
+        check_target(registry, group)
+        check_timers(registry, group)
+
+
+def check_owners(group: ConsumerGroup) -> None:
+    """I30: no partition has two members that may consume it, and the index of them is right."""
+    owners = {}
+    for member_id, member in group.members.items():
+        current = member.current
+        assert not current.assigned.keys() & current.revoking.keys(), "I30: both assigned and to be given up"
+        for partition in (*current.assigned, *current.revoking):
+            assert partition not in owners, f"I30: {owners[partition]} and {member_id} have {partition}"
+            owners[partition] = member_id
+    assert owners == group.owners, "I30: the index of owners is wrong"
+
+
+def check_epochs(group: ConsumerGroup) -> None:
+    """K1: a member's epoch is not above the target's, nor that above the group's. K2: no partition was got at
+    an epoch above its member's."""
+    assert FIRST_EPOCH <= group.target.epoch <= group.epoch, "K1: the target is ahead of the group"
+    if not group.members:
+        assert group.target.epoch == group.epoch, "K1: an empty group has a target that is due (KAFKA-20442)"
+    for member_id, member in group.members.items():
+        epoch = member.current.epoch
+        assert epoch == AWAY or FIRST_EPOCH <= epoch <= group.target.epoch, f"K1: {member_id} is at {epoch}"
+        for stamp in (*member.current.assigned.values(), *member.current.revoking.values()):
+            assert stamp <= max(epoch, 0), f"K2: {member_id} got something at {stamp}, and is at {epoch}"
+
+
+def check_target(registry: Registry, group: ConsumerGroup) -> None:
+    """K4: a target that is not due has all partitions of the subscribed topics, each once, and is even."""
+    consumers = registry.consumers
+    live = consumers.live.get(group.group_id)
+    if group.is_due or live is None or live.topics_version != consumers.topics_version:
+        return
+    subscribed = {
+        member_id: consumers.existing(group.topics_of(m.about)) for member_id, m in group.members.items()
+    }
+    given = [one for member in group.members.values() for one in member.target]
+    assert len(given) == len(set(given)), "K4: a partition is in two targets"
+    wanted = {one for topics in subscribed.values() for topic in topics for one in topic.all()}
+    assert set(given) == wanted, "K4: the target has not all partitions, or others"
+    for member_id, member in group.members.items():
+        topic_ids = {topic.topic_id for topic in subscribed[member_id]}
+        assert {one.topic_id for one in member.target} <= topic_ids, "K4: a target of a topic not subscribed"
+    is_uniform = preferred_assignor(group.members, registry.options.assignors) == "uniform"
+    if is_uniform and len(set(subscribed.values())) == 1:
+        sizes = [len(member.target) for member in group.members.values()]
+        assert max(sizes) - min(sizes) <= 1, f"K4: a target of sizes {sizes}"
+
+
+def check_timers(registry: Registry, group: ConsumerGroup) -> None:
+    """No member can stay for ever."""
+    live = registry.consumers.live_group(group.group_id)
+    assert live.members.keys() == group.members.keys(), "a member without a session, or a session without one"
+    assert all(one.timer_ms is not None for one in live.members.values()), "a session that never ends"

@@ -1,0 +1,203 @@
+"""A random walk of the members of a `consumer` group, through refusals, failovers, time and changing topics.
+
+What must hold at every step is in consumer_rules.py; beside: K3 (no two clients consume a partition, and none
+what it does not have), K8 (a member that was overtaken commits nothing), I31, and at the end K5: the members
+come to rest on their target.
+"""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from coordinator.core.groups.consumer.state import ConsumerGroupState
+from coordinator.core.groups.requests import OffsetPlace, OffsetsReply, OffsetToCommit
+from springtide.wire.errors import ErrorCode
+from tests.kit.coordinator.consumer_clients import BEAT_MS, ConsumerClient
+from tests.kit.coordinator.consumer_desk import REBALANCE_MS, ConsumerDesk, topic
+from tests.kit.coordinator.consumer_rules import check_consumers
+from tests.kit.coordinator.group_desk import GROUP
+from tests.kit.coordinator.group_walk import check_replay, compacted, replayed
+
+PLACES = st.integers(0, 4)
+QUIET_MS_MAX = 2 * REBALANCE_MS + 4 * 45_000
+
+
+class ConsumerWalk(RuleBasedStateMachine):
+    """stale: tokens of commits that must not be answered with success."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.desk = ConsumerDesk(topic("t", 4), topic("u", 3))
+        self.clients = [ConsumerClient(self.desk, name) for name in "abc"]
+        self.clients += [ConsumerClient(self.desk, name, is_static=True) for name in "st"]
+        self.incarnations = 0
+        self.stale: set[int] = set()
+
+    # --- what happens ------------------------------------------------------------------------------
+
+    @rule(places=st.lists(PLACES, min_size=1, max_size=8))
+    def clients_act(self, places: list[int]) -> None:
+        for place in places:
+            self.clients[place].act()
+
+    @rule(seconds=st.sampled_from([1, 3, 6, 15]))
+    def the_clients_go_on(self, seconds: int) -> None:
+        for _ in range(seconds):
+            for client in self.clients:
+                client.act()
+                self._check_beliefs()
+            self.desk.wait(1_000)
+
+    @rule(place=PLACES)
+    def a_heartbeat_comes_twice(self, place: int) -> None:
+        self.clients[place].act(twice=True)
+
+    @rule(place=PLACES)
+    def an_old_heartbeat_comes_again(self, place: int) -> None:
+        self.clients[place].repeat_an_old_request()
+
+    @rule(place=PLACES)
+    def an_answer_is_lost(self, place: int) -> None:
+        client = self.clients[place]
+        client.act()
+        client.lose_the_answer()
+
+    @rule(place=PLACES)
+    def a_client_crashes(self, place: int) -> None:
+        self.clients[place].crash()
+
+    @rule(place=PLACES, for_a_while=st.booleans())
+    def a_client_leaves(self, place: int, for_a_while: bool) -> None:
+        self.clients[place].leave(for_a_while=for_a_while)
+
+    @rule(place=PLACES)
+    def a_client_is_slow_or_quick(self, place: int) -> None:
+        self.clients[place].is_slow = not self.clients[place].is_slow
+
+    @rule(place=PLACES, topics=st.sampled_from([("t",), ("u",), ("t", "u")]))
+    def a_client_subscribes(self, place: int, topics: tuple[str, ...]) -> None:
+        self.clients[place].topics = topics
+
+    @rule(place=PLACES, assignor=st.sampled_from(["uniform", "range"]))
+    def a_client_asks_for_an_assignor(self, place: int, assignor: str) -> None:
+        self.clients[place].assignor = assignor
+
+    @rule(partitions=st.integers(1, 5), is_new=st.booleans())
+    def a_topic_changes(self, partitions: int, is_new: bool) -> None:
+        self.incarnations += is_new
+        self.desk.know(topic("t", 4), topic("u", partitions, self.incarnations))
+
+    @rule(seconds=st.sampled_from([1, 3, 5, 46, 61]))
+    def time_passes(self, seconds: int) -> None:
+        self.desk.wait(seconds * 1_000)
+
+    @rule(is_holding=st.booleans())
+    def the_log_waits_or_goes_on(self, is_holding: bool) -> None:
+        self.desk.is_holding = is_holding
+        if not is_holding:
+            self.desk.commit()
+
+    @rule(batches=st.integers(1, 2))
+    def batches_are_committed(self, batches: int) -> None:
+        self.desk.commit(batches)
+
+    @rule()
+    def batches_are_refused(self) -> None:
+        self.desk.refuse()
+
+    @rule(written=st.integers(0, 2))
+    def the_shard_moves(self, written: int) -> None:
+        self.desk.fail_over(written=written)
+
+    @rule(place=PLACES)
+    def a_client_commits(self, place: int) -> None:
+        """What it consumes, with its epoch; or, late, with the epoch before it gave the partition up."""
+        client = self.clients[place]
+        for partition in sorted(client.believes)[:1]:
+            self._commit(client, partition.topic_id.int, partition.partition, client.epoch)
+
+    @rule(place=PLACES)
+    def an_overtaken_client_commits(self, place: int) -> None:
+        """A partition that another client consumes."""
+        client = self.clients[place]
+        others = [one for other in self.clients if other is not client for one in sorted(other.believes)]
+        for partition in others[:1]:
+            if client.epoch > 1:
+                token = self._commit(client, partition.topic_id.int, partition.partition, client.epoch - 1)
+                self.stale.add(token)
+
+    def _commit(self, client: ConsumerClient, number: int, partition: int, epoch: int) -> int:
+        name = (number & 0xFF).to_bytes().decode()
+        topic_id = next(iter({one.topic_id for one in self.desk.topics.values() if one.name == name}))
+        place = OffsetPlace(name, partition, topic_id)
+        return self.desk.start_commit(client.member_id, epoch, OffsetToCommit(place, 1))
+
+    # --- what must hold ----------------------------------------------------------------------------
+
+    @invariant()
+    def the_group_holds_together(self) -> None:
+        check_consumers(self.desk.machine.registry)
+
+    @invariant()
+    def replay_is_the_live_state(self) -> None:
+        check_replay(self.desk)
+
+    @rule(share=st.floats(0, 1), seed=st.integers(0, 2**16))
+    def a_prefix_is_compacted(self, share: float, seed: int) -> None:
+        records = self.desk.records[: round(share * len(self.desk.records))]
+        assert replayed(compacted(records, seed)) == replayed(records)
+
+    @invariant()
+    def no_partition_is_consumed_twice(self) -> None:
+        self._check_beliefs()
+
+    def _check_beliefs(self) -> None:
+        group = self.desk.machine.registry.consumers.store.latest(GROUP)
+        members = {} if group is None else group.members
+        seen: dict[object, str] = {}
+        for client in self.clients:
+            for one in sorted(client.believes):
+                assert one not in seen, f"K3: {seen[one]} and {client.name} consume {one}"
+                seen[one] = client.name
+            member = members.get(client.member_id)
+            has = set() if member is None else {*member.current.assigned, *member.current.revoking}
+            assert client.believes <= has, f"K3: {client.name} consumes what it does not have"
+
+    @invariant()
+    def no_overtaken_client_has_committed(self) -> None:
+        for token in self.stale & self.desk.replies.keys():
+            self.stale.remove(token)
+            reply = self.desk.replies[token]
+            is_taken = isinstance(reply, OffsetsReply) and reply.error is ErrorCode.NONE
+            assert not is_taken, "K8: a commit of a partition that another client has"
+
+    @invariant()
+    def no_request_is_forgotten(self) -> None:
+        desk = self.desk
+        under_way = {reply.token for batch in desk.in_flight for reply in batch.replies}
+        assert len(desk.replies.keys() | under_way) == desk.tokens
+
+    def teardown(self) -> None:
+        """K5: the world becomes quiet; the members come to rest on their target."""
+        desk = self.desk
+        desk.is_holding = False
+        desk.commit()
+        for client in self.clients:
+            client.is_slow = False
+        began_ms = desk.now_ms
+        while desk.now_ms - began_ms < QUIET_MS_MAX:
+            for client in self.clients:
+                client.act()
+                self._check_beliefs()
+            self.the_group_holds_together()
+            names = {client.member_id for client in self.clients}
+            if desk.described().state == ConsumerGroupState.STABLE and desk.group.members.keys() == names:
+                owned = {client.member_id: client.owned for client in self.clients}
+                if all(owned[name] == one.target for name, one in desk.group.members.items()):
+                    break
+            desk.wait(BEAT_MS)
+        else:
+            raise AssertionError("K5: the members do not come to rest")
+        self.replay_is_the_live_state()
+        assert set(range(1, desk.tokens + 1)) == desk.replies.keys()

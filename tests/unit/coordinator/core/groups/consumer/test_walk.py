@@ -1,0 +1,10 @@
+"""`consumer` groups in a random world (tests/kit/coordinator/consumer_walk.py says what must hold)."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+
+from tests.kit.coordinator.consumer_walk import ConsumerWalk
+
+TestConsumerWalk = ConsumerWalk.TestCase
+TestConsumerWalk.settings = settings(max_examples=60, stateful_step_count=40)
