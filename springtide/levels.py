@@ -59,6 +59,9 @@ KEPT_DELETED_TOPICS: Final = Feature("kept_deleted_topics", Level(1))
 #: Producers with a transactional id, and all that is stored for them: `__transaction_state`, transactional
 #: batches and markers, indexes of aborted transactions, pending offsets.
 TRANSACTIONS: Final = Feature("transactions", Level(2))
+#: Groups of the `consumer` protocol (KIP-848) and their records in `__consumer_offsets`. The handler of
+#: ConsumerGroupHeartbeat will ask for it, before anything else; no release has its level yet.
+CONSUMER_GROUPS: Final = Feature("consumer_groups", Level(3))
 
 
 def allows(level: Level, feature: Feature) -> bool:

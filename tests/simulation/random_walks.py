@@ -8,6 +8,7 @@ import hypothesis
 from hypothesis import HealthCheck, Phase, Verbosity, settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
+from tests.kit.coordinator.consumer_walk import ConsumerWalk
 from tests.kit.coordinator.group_walk import GroupWalk
 from tests.kit.coordinator.pending_walk import PendingWalk
 from tests.kit.coordinator.transaction_walk import TransactionWalk
@@ -15,6 +16,7 @@ from tests.kit.dataplane.marker_walk import MarkerWalk
 
 WALKS: dict[str, type[RuleBasedStateMachine]] = {
     "groups": GroupWalk,
+    "consumer groups": ConsumerWalk,
     "pending offsets": PendingWalk,
     "transactions": TransactionWalk,
     "markers": MarkerWalk,

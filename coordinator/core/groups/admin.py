@@ -107,7 +107,7 @@ def delete_groups(registry: Registry, turn: Turn, request: DeleteGroups) -> None
 
 def _delete(registry: Registry, turn: Turn, group_id: str) -> ErrorCode:
     group = registry.find(turn, group_id)
-    consumers = registry.consumers.store.latest(group_id)
+    consumers = registry.find_consumers(group_id)
     if group is None and consumers is None:
         return ErrorCode.GROUP_ID_NOT_FOUND
     has_members = group is not None and group.state is not GroupState.EMPTY
@@ -116,6 +116,6 @@ def _delete(registry: Registry, turn: Turn, group_id: str) -> ErrorCode:
     turn.records += (tombstone(key) for key, _ in registry.store.latest_offsets(group_id))
     if consumers is not None:
         delete_consumer_group(registry, turn, consumers)
-    elif group is not None:
+    if group is not None:
         registry.delete(turn, group)
     return ErrorCode.NONE

@@ -46,7 +46,7 @@ def _expire(registry: Registry, turn: Turn, group_id: str, expiry_ms: int) -> in
     """Write tombstones of a group's expired offsets, and that of the group if it is empty and has none left.
     Return how many offsets it has."""
     offsets = registry.store.latest_offsets(group_id)
-    consumers = registry.consumers.store.latest(group_id)
+    consumers = registry.find_consumers(group_id)
     if consumers is not None:
         _expire_consumers(registry, turn, consumers, offsets, expiry_ms)
         return len(offsets)

@@ -47,7 +47,7 @@ def _figures(
     now_ms: int,
     pending_ms: int | None,
 ) -> GroupFigures:
-    live, consumers = registry.live.get(group_id), registry.consumers.store.latest(group_id)
+    live, consumers = registry.live.get(group_id), registry.find_consumers(group_id)
     if consumers is not None:
         return GroupFigures(group_id, len(consumers.members), offsets, pending_ms=pending_ms)
     if live is None:

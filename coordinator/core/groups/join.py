@@ -27,11 +27,19 @@ def join_group(registry: Registry, turn: Turn, request: JoinGroup) -> None:
     group = None if error else registry.find(turn, request.group_id)
     if error is ErrorCode.NONE and group is None and request.member_id:
         error = ErrorCode.UNKNOWN_MEMBER_ID
+    elif error is ErrorCode.NONE and _is_of_consumers(registry, request.group_id):
+        error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     elif error is ErrorCode.NONE:
         group = group or registry.new(turn, request.group_id)
         error = _join(registry, turn, group, request)
     if error is not ErrorCode.NONE:
         turn.reply(request.token, JoinGroupReply(error, request.member_id))
+
+
+def _is_of_consumers(registry: Registry, group_id: str) -> bool:
+    """Return whether a group of the `consumer` protocol has members; one without makes way."""
+    consumers = registry.find_consumers(group_id)
+    return consumers is not None and bool(consumers.members)
 
 
 def _check(registry: Registry, request: JoinGroup) -> ErrorCode:
@@ -175,7 +183,7 @@ def _take_instance_over(
             # An old client that hears that it leads would assign again: it is told its predecessor's id.
             reply = replace(reply, leader=leader or "")
         turn.reply(request.token, replace(reply, skip_assignment=bool(reply.members)))
-        turn.write_group(group.group_id, group.stored())
+        registry.write(turn, group)
         turn.work = Told(group.group_id)
     else:
         registry.park_join(turn, group, member_id, request.token)
@@ -255,7 +263,7 @@ def complete_join(registry: Registry, turn: Turn, group: ClassicGroup) -> None:
     if not group.members:
         group.end_rebalance(turn.now_ms, turn.wall_ms)
         registry.news[group.group_id] = None
-        turn.write_group(group.group_id, group.stored())
+        registry.write(turn, group)
         return
     for member in group.members.values():
         member.is_new = False

@@ -73,7 +73,7 @@ def commit_offsets(registry: Registry, turn: Turn, request: CommitOffsets) -> No
 def _check_commit(registry: Registry, turn: Turn, request: CommitOffsets) -> ErrorCode:
     """Return whether this client may commit for the group now. GROUP_ID_NOT_FOUND is ILLEGAL_GENERATION to
     clients before version 9."""
-    consumers = registry.consumers.store.latest(request.group_id)
+    consumers = registry.find_consumers(request.group_id)
     if consumers is not None:
         return check_member_epoch(registry.consumers, consumers, request)
     group = registry.find(turn, request.group_id)
@@ -154,7 +154,7 @@ def delete_offsets(registry: Registry, turn: Turn, request: DeleteOffsets) -> No
     coordinator does not know what is subscribed, so such a group has to be empty. An offset that an open
     transaction may replace stays until it has ended: its other half, the records, would count without it."""
     group = registry.find(turn, request.group_id)
-    consumers = registry.consumers.store.latest(request.group_id)
+    consumers = registry.find_consumers(request.group_id)
     if not request.group_id:
         turn.reply(request.token, OffsetsReply(ErrorCode.INVALID_GROUP_ID))
     elif consumers is not None:

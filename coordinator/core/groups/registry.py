@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from coordinator.core.group_records import GroupKey, StoredGroup, encode_group, encode_group_key
 from coordinator.core.groups.consumer.groups import ConsumerChanged, ConsumerGroups
+from coordinator.core.groups.consumer.state import ConsumerGroup
 from coordinator.core.groups.options import GroupOptions
 from coordinator.core.groups.requests import JoinGroupReply, JoinProtocol, SyncGroupReply
 from coordinator.core.groups.state import ClassicGroup, GroupMember, GroupState, bytes_of
@@ -139,7 +140,7 @@ class Registry:
         group = self.live.get(group_id)
         if group is not None:
             return group
-        if self.consumers.store.latest(group_id) is not None:
+        if self.find_consumers(group_id) is not None:
             return None
         stored = self.store.groups.latest(group_id)
         if stored is not None:
@@ -149,6 +150,19 @@ class Registry:
         elif self.store.has_latest_offsets(group_id):
             group = self.new(turn, group_id)
         return group
+
+    def find_consumers(self, group_id: str) -> ConsumerGroup | None:
+        """Return a group of the `consumer` protocol. One without members gives way to a classic one with
+        members, whose first record takes its records away."""
+        classic = self.live.get(group_id)
+        if classic is not None and classic.members:
+            return None
+        return self.consumers.store.latest(group_id)
+
+    def write(self, turn: Turn, group: ClassicGroup) -> None:
+        """Write a group's record. No group has records of both protocols (K7)."""
+        turn.records += self.consumers.store.tombstones(group.group_id)
+        turn.write_group(group.group_id, group.stored())
 
     def new(self, turn: Turn, group_id: str) -> ClassicGroup:
         """Return a group without a record."""

@@ -55,7 +55,7 @@ def _assign(registry: Registry, turn: Turn, group: ClassicGroup, assignments: di
     group.become(GroupState.STABLE, turn.wall_ms)
     group.end_rebalance(turn.now_ms, turn.wall_ms)
     registry.news[group.group_id] = None
-    turn.write_group(group.group_id, group.stored())
+    registry.write(turn, group)
     turn.work = Assigned(group.group_id, group.generation_id)
     for member_id in tuple(group.syncers):
         registry.answer_sync(turn, group, member_id, ErrorCode.NONE)

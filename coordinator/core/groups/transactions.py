@@ -100,7 +100,7 @@ def _check_group(registry: Registry, turn: Turn, request: CommitPendingOffsets) 
     if not request.group_id or len(request.group_id.encode()) > STRING_BYTES_MAX:
         return ErrorCode.INVALID_GROUP_ID
     names_member = request.generation_id >= 0 or request.member_id or request.instance_id is not None
-    consumers = registry.consumers.store.latest(request.group_id)
+    consumers = registry.find_consumers(request.group_id)
     if consumers is not None:
         is_member = names_member or not consumers.members
         return check_member_epoch(registry.consumers, consumers, request) if is_member else ErrorCode.NONE

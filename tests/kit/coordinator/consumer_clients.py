@@ -17,10 +17,12 @@ BEAT_MS = 5_000
 class ConsumerClient:
     """A client that makes up its member ids (version 1).
 
-    owned: what it consumes. giving_up: of that, what it was asked to give up and has not yet; is_slow: it
-    takes its time over that. told_ms: when it was asked. asked: the token of a heartbeat without an answer.
-    must_say_all: it does not know what got through. last_ok_ms: when it sent the last heartbeat that was
-    answered with success. is_down: it is not there.
+    owned: what it consumes. shown: what it last said of that.
+    giving_up: of that, what it was asked to give up and has not yet. told_ms: when it was asked. is_slow: it
+    takes its time over that.
+    asked: the token of a heartbeat without an answer. must_say_all: it does not know what got through.
+    was_sent_ms, last_ok_ms: when it sent its last heartbeat, and the last one that was answered with success.
+    is_down: it is not there.
     """
 
     def __init__(self, desk: ConsumerDesk, name: str, *, is_static: bool = False) -> None:
@@ -46,6 +48,7 @@ class ConsumerClient:
     def _forget(self) -> None:
         self.epoch = JOINING
         self.owned: set[TopicPartition] = set()
+        self.shown: frozenset[TopicPartition] = frozenset()
         self.giving_up: set[TopicPartition] = set()
         self.told_ms = 0
         self.last_ok_ms = 0
@@ -87,11 +90,12 @@ class ConsumerClient:
         said: dict[str, Any] = {
             "instance_id": self.instance_id,
             "topics": self.topics,
-            "owned": frozenset(self.owned),
             "assignor": self.assignor,
         }
         if self.must_say_all:
             said["rebalance_timeout_ms"] = REBALANCE_MS
+        if self.must_say_all or self.owned != self.shown:
+            said["owned"] = self.shown = frozenset(self.owned)
         return said
 
     def hear(self, reply: object) -> None:

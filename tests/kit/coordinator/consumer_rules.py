@@ -5,6 +5,7 @@ K3 (what clients believe), K5 (it comes to rest) and K8 (commits) are the walk's
 
 from __future__ import annotations
 
+from coordinator.core.consumer_group_records import TopicPartition
 from coordinator.core.groups.consumer.state import AWAY, FIRST_EPOCH, ConsumerGroup
 from coordinator.core.groups.consumer.targets import preferred_assignor
 from coordinator.core.groups.registry import Registry
@@ -13,12 +14,13 @@ from coordinator.core.groups.registry import Registry
 def check_consumers(registry: Registry) -> None:
     for group_id in sorted(registry.consumers.store.group_ids()):
         group = registry.consumers.store.latest(group_id)
-        has_classic = registry.store.groups.latest(group_id) is not None or group_id in registry.live
+        classic = registry.live.get(group_id)
         if group is None:
-            left = registry.consumers.store.latest_keys(group_id)
+            left = registry.consumers.store.tombstones(group_id)
             assert not left, f"records without their group: {left}"
             continue
-        assert not has_classic, "K7: a group of both protocols"
+        assert registry.store.groups.latest(group_id) is None, "K7: records of both protocols"
+        assert not (group.members and classic and classic.members), "K7: members of both protocols"
         check_owners(group)
         check_epochs(group)
         check_target(registry, group)
@@ -27,7 +29,7 @@ def check_consumers(registry: Registry) -> None:
 
 def check_owners(group: ConsumerGroup) -> None:
     """I30: no partition has two members that may consume it, and the index of them is right."""
-    owners = {}
+    owners: dict[TopicPartition, str] = {}
     for member_id, member in group.members.items():
         current = member.current
         assert not current.assigned.keys() & current.revoking.keys(), "I30: both assigned and to be given up"
@@ -48,6 +50,8 @@ def check_epochs(group: ConsumerGroup) -> None:
         assert epoch == AWAY or FIRST_EPOCH <= epoch <= group.target.epoch, f"K1: {member_id} is at {epoch}"
         for stamp in (*member.current.assigned.values(), *member.current.revoking.values()):
             assert stamp <= max(epoch, 0), f"K2: {member_id} got something at {stamp}, and is at {epoch}"
+        is_behind = epoch < group.epoch
+        assert is_behind or not member.current.revoking, f"K1: {member_id} has yet to give something up"
 
 
 def check_target(registry: Registry, group: ConsumerGroup) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from coordinator.core.groups.consumer.groups import NextTarget
 from coordinator.core.groups.consumer.state import ConsumerGroupState
 from coordinator.core.groups.requests import OffsetPlace, OffsetsReply, OffsetToCommit
 from springtide.wire.errors import ErrorCode
@@ -117,6 +118,40 @@ class ConsumerWalk(RuleBasedStateMachine):
         for partition in sorted(client.believes)[:1]:
             self._commit(client, partition.topic_id.int, partition.partition, client.epoch)
 
+    @rule(place=st.integers(3, 4))
+    def a_static_member_is_back_at_once(self, place: int) -> None:
+        """Nothing is assigned anew if it subscribes what it did."""
+        desk, client = self.desk, self.clients[place]
+        registry = desk.machine.registry
+        is_calm = not desk.is_holding and not desk.in_flight and not client.is_down
+        group = registry.consumers.store.latest(GROUP)
+        member = None if group is None else group.members.get(client.member_id)
+        if not is_calm or client.epoch <= 0 or group is None or member is None or group.is_due:
+            return
+        is_known = desk.live.topics_version == registry.consumers.topics_version
+        if is_known and (member.about.topics, member.about.assignor) == (client.topics, client.assignor):
+            epoch, target = group.epoch, member.target
+            client.leave(for_a_while=True)
+            client.act()
+            assert group.epoch == epoch, "a static member that is back has raised the epoch"
+            assert desk.member(client.member_id).target == target, "it has another target"
+
+    @rule(place=PLACES)
+    def a_client_from_the_past_shows_too_much(self, place: int) -> None:
+        """It knows the epoch before alone, and consumes what it does not have: it has to begin anew."""
+        desk, client = self.desk, self.clients[place]
+        group = desk.machine.registry.consumers.store.latest(GROUP)
+        member = None if group is None else group.members.get(client.member_id)
+        if member is None or desk.is_holding or not 0 < member.current.previous_epoch < member.current.epoch:
+            return
+        foreign = {
+            one for known in desk.topics.values() for one in known.all()
+        } - member.current.assigned.keys()
+        said = {"owned": frozenset(foreign), "instance_id": client.instance_id}
+        if foreign:
+            error = desk.error(client.member_id, member.current.previous_epoch, **said)
+            assert error is ErrorCode.FENCED_MEMBER_EPOCH, "a member that lost its way goes on"
+
     @rule(place=PLACES)
     def an_overtaken_client_commits(self, place: int) -> None:
         """A partition that another client consumes."""
@@ -137,7 +172,11 @@ class ConsumerWalk(RuleBasedStateMachine):
 
     @invariant()
     def the_group_holds_together(self) -> None:
-        check_consumers(self.desk.machine.registry)
+        registry = self.desk.machine.registry
+        check_consumers(registry)
+        group = registry.consumers.store.latest(GROUP)
+        if group is not None and group.is_due:
+            assert NextTarget(GROUP) in self.desk.timers, "a target that is due waits for a heartbeat"
 
     @invariant()
     def replay_is_the_live_state(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from tests.simulation.planted import (
     clocks,
     compaction,
+    consumer_groups,
     controllers,
     coordinators,
     creations,
@@ -33,6 +34,7 @@ __all__ = [
     "Plant",
     "clocks",
     "compaction",
+    "consumer_groups",
     "controllers",
     "coordinators",
     "creations",

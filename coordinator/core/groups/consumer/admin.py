@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from coordinator.core.consumer_group_records import encode_consumer_key
 from coordinator.core.groups.consumer.groups import NextTarget
 from coordinator.core.groups.consumer.requests import (
     DescribeConsumerGroups,
@@ -13,7 +12,6 @@ from coordinator.core.groups.consumer.requests import (
 from coordinator.core.groups.consumer.state import ConsumerGroup, ConsumerGroupState
 from coordinator.core.groups.consumer.targets import preferred_assignor
 from coordinator.core.groups.registry import Registry, Turn
-from coordinator.core.machine import ShardRecord
 from springtide.wire.errors import ErrorCode
 
 
@@ -49,10 +47,7 @@ def _describe(registry: Registry, group_id: str) -> DescribedConsumerGroup:
 
 
 def delete_consumer_group(registry: Registry, turn: Turn, group: ConsumerGroup) -> None:
-    """Write the tombstones of all records of a group without members."""
-    store, group_id = registry.consumers.store, group.group_id
-    for key in reversed(store.latest_keys(group_id)):
-        turn.records.append(ShardRecord(encode_consumer_key(key), None))
-    live = registry.consumers.live.pop(group_id, None)
-    if live is not None:
-        turn.timers[NextTarget(group_id)] = None
+    """Take a group without members away."""
+    turn.records += registry.consumers.store.tombstones(group.group_id)
+    if registry.consumers.live.pop(group.group_id, None) is not None:
+        turn.timers[NextTarget(group.group_id)] = None

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 
+from coordinator.core.consumer_group_records import Partitions
 from coordinator.core.groups.consumer.assigning import KnownTopic
 from coordinator.core.groups.consumer.causes import Assigned, Cause
 from coordinator.core.groups.consumer.store import ConsumerStore
@@ -50,14 +51,16 @@ class ConsumerChanged:
 
 class LiveMember:
     """expires_ms: when its session ends. timer_ms: when its timer is due, at or before that; None without.
-    revoking_epoch: at which it was asked to give up partitions; None: it was not."""
+    revoking_epoch: at which it was asked to give up partitions; None: it was not. told: what it was told last
+    that it has; None: nothing, by this coordinator."""
 
-    __slots__ = ("expires_ms", "revoking_epoch", "timer_ms")
+    __slots__ = ("expires_ms", "revoking_epoch", "timer_ms", "told")
 
     def __init__(self) -> None:
         self.expires_ms = 0
         self.timer_ms: int | None = None
         self.revoking_epoch: int | None = None
+        self.told: Partitions | None = None
 
 
 class LiveGroup:

@@ -13,6 +13,7 @@ from coordinator.core.consumer_group_records import ConsumerMember, CurrentAssig
 from coordinator.core.groups.consumer.causes import CauseKind
 from coordinator.core.groups.consumer.checks import refusal_of
 from coordinator.core.groups.consumer.draft import Draft
+from coordinator.core.groups.consumer.groups import LiveMember
 from coordinator.core.groups.consumer.leaving import check_seat, leave
 from coordinator.core.groups.consumer.reconcile import Goal, reconcile
 from coordinator.core.groups.consumer.requests import (
@@ -24,6 +25,7 @@ from coordinator.core.groups.consumer.sessions import forget_member, keep_alive,
 from coordinator.core.groups.consumer.state import AWAY, ConsumerGroup, Member, MemberState
 from coordinator.core.groups.consumer.store import bytes_of
 from coordinator.core.groups.consumer.targets import assign_if_due, note, preferred_assignor, write
+from coordinator.core.groups.options import GroupOptions
 from coordinator.core.groups.registry import Registry, Turn
 from springtide.wire.errors import ErrorCode
 
@@ -42,7 +44,7 @@ def consumer_heartbeat(registry: Registry, turn: Turn, request: ConsumerHeartbea
 
 
 def _answer(registry: Registry, turn: Turn, request: ConsumerHeartbeat) -> ConsumerHeartbeatReply:
-    group = registry.consumers.store.latest(request.group_id)
+    group = registry.find_consumers(request.group_id)
     if group is None and (request.member_epoch != JOINING or _has_classic_members(registry, turn, request)):
         return ConsumerHeartbeatReply(ErrorCode.GROUP_ID_NOT_FOUND)
     if group is not None and request.member_epoch < JOINING:
@@ -150,7 +152,7 @@ def _beat(
     )
     current = reconcile(member.current, goal, None if is_behind else request.owned)
     draft.changed[member_id] = member = member._replace(current=current)
-    if draft.is_new:
+    if draft.is_new or group_id in registry.live:
         _make_way(registry, turn, group_id)
     keep_alive(registry, turn, group_id, member_id)
     stored = draft.group.members.get(member_id)
@@ -158,7 +160,8 @@ def _beat(
         watch_revocation(registry, turn, group_id, member_id, member)
     write(turn, draft, member_id)
     turn.waits = registry.consumers.store.is_under_way(group_id, member_id)
-    return _reply(registry, request, member_id, before.current, current)
+    live = registry.consumers.live_group(group_id).members[member_id]
+    return _reply(registry.options, live, request, member_id, current, is_behind=is_behind)
 
 
 def _said(about: ConsumerMember, request: ConsumerHeartbeat) -> ConsumerMember:
@@ -221,21 +224,25 @@ def _topic_ids(registry: Registry, draft: Draft, about: ConsumerMember) -> froze
 
 
 def _reply(
-    registry: Registry,
+    options: GroupOptions,
+    live: LiveMember,
     request: ConsumerHeartbeat,
     member_id: str,
-    before: CurrentAssignment,
     current: CurrentAssignment,
+    *,
+    is_behind: bool,
 ) -> ConsumerHeartbeatReply:
-    """Tell the member what it has if that has changed, if the member asks for it, or shows something else: it
-    may not have heard of the change."""
+    """Tell the member what it has if that has changed since it was told, if the member asks for it, or shows
+    something else. An answer to a heartbeat at the epoch before may be one to a repeat, which is not read."""
     has = frozenset(current.assigned)
-    is_other = before.assigned.keys() != has or request.owned not in (None, has)
-    is_told = is_other or request.is_full or request.member_epoch in (JOINING, before.previous_epoch)
+    is_asked = is_behind or request.is_full or request.member_epoch == JOINING
+    is_told = is_asked or live.told != has or request.owned not in (None, has)
+    if not is_behind:
+        live.told = has
     return ConsumerHeartbeatReply(
         ErrorCode.NONE,
         member_id,
         current.epoch,
-        registry.options.consumer_heartbeat_ms,
+        options.consumer_heartbeat_ms,
         has if is_told else None,
     )

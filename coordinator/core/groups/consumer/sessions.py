@@ -51,6 +51,7 @@ def watch(registry: Registry, turn: Turn, group: ConsumerGroup) -> None:
     """Let all timers of a group begin anew: its shard was opened here, or a change was taken back."""
     for member_id, member in sorted(group.members.items()):
         keep_alive(registry, turn, group.group_id, member_id)
+        registry.consumers.live_group(group.group_id).members[member_id].told = None
         watch_revocation(registry, turn, group.group_id, member_id, member)
     if group.is_due:
         turn.timers[NextTarget(group.group_id)] = turn.now_ms

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from coordinator.core.consumer_group_records import ConsumerMember, ConsumerValue
+from coordinator.core.consumer_group_records import ConsumerMember, ConsumerValue, encode_consumer_key
 from coordinator.core.group_records import ConsumerGroupKey, ConsumerRecord
 from coordinator.core.groups.consumer.state import ConsumerGroup
+from coordinator.core.machine import ShardRecord
 from coordinator.core.views import TwoViews
 
 
@@ -69,9 +70,10 @@ class ConsumerStore:
         """Return the groups of which something may be stored, in either view."""
         return set(self._keys)
 
-    def latest_keys(self, group_id: str) -> list[ConsumerGroupKey]:
-        """Return the keys of a group's records, with every record applied."""
-        return sorted(key for key in self._keys.get(group_id, ()) if self.values.latest(key) is not None)
+    def tombstones(self, group_id: str) -> list[ShardRecord]:
+        """Return what takes all records of a group away: of its members first."""
+        keys = (key for key in self._keys.get(group_id, ()) if self.values.latest(key) is not None)
+        return [ShardRecord(encode_consumer_key(key), None) for key in sorted(keys, reverse=True)]
 
     def is_under_way(self, group_id: str, member_id: str) -> bool:
         """Return whether a record of what the member is or has is not committed yet."""

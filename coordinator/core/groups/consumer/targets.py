@@ -54,7 +54,7 @@ def assign_if_due(registry: Registry, turn: Turn, draft: Draft) -> None:
         turn.timers[timer] = turn.now_ms + wait_ms
         return
     turn.timers[timer] = None
-    live.targeted_ms = turn.now_ms
+    live.targeted_ms = turn.now_ms if members else None
     _assign(registry, turn, draft, members)
 
 

@@ -118,7 +118,7 @@ def test_partitions_that_kafka_wrote_without_epochs_have_their_members() -> None
 
 
 def test_equal_values_have_equal_bytes() -> None:
-    turned = dict(reversed(CURRENT.assigned.items()))
+    turned = dict(reversed([*CURRENT.assigned.items()]))
     same = CurrentAssignment(epoch=7, previous_epoch=6, state=1, assigned=turned, revoking=CURRENT.revoking)
     assert encode_consumer_value(same) == encode_consumer_value(CURRENT)
 

@@ -1,0 +1,142 @@
+"""Bugs of `consumer` groups (KIP-848): who may consume, which epoch counts, what a static member keeps. A
+random walk of members hunts them (tests/kit/coordinator/consumer_walk.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import partial
+
+from coordinator.core.consumer_group_records import CurrentAssignment, Partitions, TopicPartition
+from coordinator.core.groups import machine, offsets
+from coordinator.core.groups.consumer import heartbeat, leaving, reconcile
+from coordinator.core.groups.consumer.commits import check_member_epoch
+from coordinator.core.groups.consumer.draft import Draft
+from coordinator.core.groups.consumer.groups import ConsumerGroups
+from coordinator.core.groups.consumer.reconcile import Goal
+from coordinator.core.groups.consumer.requests import ConsumerHeartbeat
+from coordinator.core.groups.consumer.state import ConsumerGroup, Member
+from coordinator.core.groups.consumer.store import ConsumerStore
+from coordinator.core.groups.registry import Registry, Turn
+from coordinator.core.groups.requests import CommitOffsets
+from springtide.wire.errors import ErrorCode
+from tests.simulation.planted.plant import Patches, plant
+
+_plant = partial(plant, walks="consumer groups", seeds_max=40)
+
+AWAY = leaving._away
+NEXT = reconcile._next
+CHECK_EPOCH = heartbeat._check_epoch
+TAKE_OVER = heartbeat._take_over
+RECONCILE = reconcile.reconcile
+
+
+@_plant(breaks="I30", seen="what a member has yet to give up is given to the next (crabka#521)")
+def what_is_to_be_given_up_is_free() -> Patches:
+    def is_free_for(self: Draft, member_id: str, partition: TopicPartition) -> bool:
+        owner = self.group.owners.get(partition)
+        member = None if owner is None else self.group.members[owner]
+        return member is None or owner == member_id or partition in member.current.revoking
+
+    return [(Draft, "is_free_for", is_free_for)]
+
+
+@_plant(breaks="I30", seen="the target's epoch is told before the member has given up what it had to")
+def the_epoch_rises_before_the_revocation() -> Patches:
+    def next_of(current: CurrentAssignment, goal: Goal, owned: Partitions | None) -> CurrentAssignment:
+        after = NEXT(current, goal, owned)
+        return replace(after, epoch=goal.target_epoch)
+
+    return [(reconcile, "_next", next_of)]
+
+
+@_plant(breaks="I30", seen="a heartbeat without owned partitions is read as one that owns none")
+def as_before_is_read_as_nothing() -> Patches:
+    def shows(owned: Partitions | None, partitions: Iterable[TopicPartition]) -> bool:
+        return owned is not None and any(partition in owned for partition in partitions)
+
+    return [(reconcile, "shows", shows)]
+
+
+@_plant(breaks="I30", seen="the epoch before is right whatever the member shows")
+def the_epoch_before_is_not_compared_with_what_is_shown() -> Patches:
+    def check_epoch(draft: Draft, member_id: str, request: ConsumerHeartbeat) -> ErrorCode:
+        member = draft[member_id]
+        if member is not None and 0 < request.member_epoch == member.current.previous_epoch:
+            return ErrorCode.NONE
+        return CHECK_EPOCH(draft, member_id, request)
+
+    return [(heartbeat, "_check_epoch", check_epoch)]
+
+
+@_plant(
+    breaks="I30",
+    seen="a heartbeat of the epoch before comes late, and frees what it does not show (franz-go#889)",
+)
+def a_late_repeat_gives_partitions_up() -> Patches:
+    def reconcile_as_shown(
+        current: CurrentAssignment, goal: Goal, owned: Partitions | None
+    ) -> CurrentAssignment:
+        return RECONCILE(current, goal, SHOWN[-1])
+
+    def beat(
+        registry: Registry, turn: Turn, draft: Draft, member_id: str, request: ConsumerHeartbeat
+    ) -> object:
+        SHOWN.append(request.owned)
+        return BEAT(registry, turn, draft, member_id, request)
+
+    return [(heartbeat, "reconcile", reconcile_as_shown), (heartbeat, "_beat", beat)]
+
+
+SHOWN: list[Partitions | None] = []
+BEAT = heartbeat._beat
+
+
+@_plant(breaks="I30", seen="a static member that is away for a while loses its part")
+def leaving_for_a_while_clears_the_target() -> Patches:
+    return [(leaving, "_away", lambda member: AWAY(member)._replace(target=frozenset()))]
+
+
+@_plant(breaks="I30", seen="each restart of a static member moves partitions")
+def the_return_of_a_static_member_assigns_anew() -> Patches:
+    def take_over(registry: Registry, turn: Turn, draft: Draft, held_by: str, member_id: str) -> None:
+        TAKE_OVER(registry, turn, draft, held_by, member_id)
+        member = draft.changed[member_id]
+        assert isinstance(member, Member)
+        draft.changed[member_id] = member._replace(about=replace(member.about, topics=()))
+
+    return [(heartbeat, "_take_over", take_over)]
+
+
+@_plant(breaks="I30", seen="a target that came too soon after the one before waits for a heartbeat")
+def the_interval_never_ends_by_itself() -> Patches:
+    return [(machine, "on_next_target", lambda registry, turn, group_id: None)]
+
+
+@_plant(
+    breaks="I30", seen="a commit of a partition that the member gave up moves its next member back (KIP-1251)"
+)
+def a_member_commits_what_it_gave_up() -> Patches:
+    def check(consumers: ConsumerGroups, group: ConsumerGroup, request: CommitOffsets) -> ErrorCode:
+        error = check_member_epoch(consumers, group, request)
+        return ErrorCode.NONE if error is ErrorCode.STALE_MEMBER_EPOCH else error
+
+    return [(offsets, "check_member_epoch", check)]
+
+
+@_plant(breaks="I30", seen="a refused change is undone, and its members have no session any more")
+def the_timers_of_a_refused_change_are_gone() -> Patches:
+    return [(machine, "on_changes_refused", lambda registry, turn, group_id: None)]
+
+
+@_plant(breaks="I30", seen="members of the dead stay for ever after a failover")
+def no_session_begins_with_a_new_coordinator() -> Patches:
+    return [(machine, "watch", lambda registry, turn, group: None)]
+
+
+@_plant(breaks="I31", seen="what was refused is still seen")
+def a_group_is_not_put_together_anew_after_a_refusal() -> Patches:
+    def undo(self: ConsumerStore, offset: int) -> None:
+        self.values.undo(offset)
+
+    return [(ConsumerStore, "undo", undo)]
