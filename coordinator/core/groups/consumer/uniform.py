@@ -7,6 +7,7 @@ most. Where they do not, a partition moves as long as that makes two members mor
 from __future__ import annotations
 
 from collections.abc import Sequence
+from heapq import heapify, heappop, heappush
 from itertools import islice
 
 from coordinator.core.consumer_group_records import Partitions, TopicPartition
@@ -26,16 +27,17 @@ def _equal(subscribers: Sequence[Subscriber]) -> dict[str, Partitions]:
         return {}
     partitions = [one for topic in subscribers[0].topics for one in topic.all()]
     quota, extras = divmod(len(partitions), len(subscribers))
-    free = dict.fromkeys(partitions)
+    free = set(partitions)
     kept: dict[str, list[TopicPartition]] = {}
     for member in subscribers:
-        mine = sorted(one for one in member.target if one in free)
+        mine = [one for one in member.target if one in free]
         has_extra = len(mine) > quota and extras > 0
         extras -= has_extra
-        kept[member.member_id] = mine[: quota + has_extra]
-        for one in kept[member.member_id]:
-            del free[one]
-    rest = iter(free)
+        if len(mine) > quota + has_extra:
+            mine = sorted(mine)[: quota + has_extra]
+        free.difference_update(mine)
+        kept[member.member_id] = mine
+    rest = (one for one in partitions if one in free)
     for own in kept.values():
         own.extend(islice(rest, max(0, quota - len(own))))
     for own in kept.values():
@@ -62,30 +64,40 @@ def _unequal(subscribers: Sequence[Subscriber]) -> dict[str, Partitions]:
     # A topic with few subscribers leaves the least choice.
     topics = sorted(by_topic, key=lambda topic: (len(by_topic[topic]), topic))
     for topic in topics:
-        for partition in topic.all():
-            if partition not in owners:
-                owners[partition] = least = min(by_topic[topic], key=loads.__getitem__)
-                loads[least] += 1
-    moved = True
-    while moved:  # each move makes the sum of the squares of the loads smaller
-        moved = sum(_even_out(topic, by_topic[topic], owners, loads) for topic in topics) > 0
+        _spread(topic, by_topic[topic], owners, loads, moves=False)
+    has_moved = True
+    while has_moved:  # each move makes the sum of the squares of the loads smaller
+        has_moved = sum(_spread(topic, by_topic[topic], owners, loads, moves=True) for topic in topics) > 0
     mine: dict[str, set[TopicPartition]] = {member.member_id: set() for member in subscribers}
     for partition, owner in owners.items():
         mine[owner].add(partition)
     return {member_id: frozenset(partitions) for member_id, partitions in mine.items()}
 
 
-def _even_out(
-    topic: KnownTopic, members: list[str], owners: dict[TopicPartition, str], loads: dict[str, int]
-) -> bool:
-    """Move partitions of a topic to its least loaded subscribers while that evens out. Return whether one was
-    moved."""
-    has_moved = False
+def _spread(
+    topic: KnownTopic,
+    members: list[str],
+    owners: dict[TopicPartition, str],
+    loads: dict[str, int],
+    *,
+    moves: bool,
+) -> int:
+    """Give free partitions of a topic to its least loaded subscribers; moves: others, too, where that evens
+    out. Return how many were given."""
+    heap = [(loads[member_id], member_id) for member_id in members]
+    heapify(heap)
+    given = 0
     for partition in topic.all():
-        owner, least = owners[partition], min(members, key=loads.__getitem__)
-        if loads[owner] > loads[least] + 1:
-            owners[partition] = least
+        while heap[0][0] != loads[heap[0][1]]:
+            heappop(heap)  # its load has changed since
+        least, owner = heap[0][1], owners.get(partition)
+        if owner is not None and (not moves or loads[owner] <= loads[least] + 1):
+            continue
+        owners[partition] = least
+        given += 1
+        loads[least] += 1
+        heappush(heap, (loads[least], least))
+        if owner is not None:
             loads[owner] -= 1
-            loads[least] += 1
-            has_moved = True
-    return has_moved
+            heappush(heap, (loads[owner], owner))
+    return given
