@@ -1,4 +1,5 @@
-"""`consumer` groups in a random world (tests/kit/coordinator/consumer_walk.py says what must hold)."""
+"""`consumer` groups in a random world (tests/kit/coordinator/consumer_walk.py says what must hold): few
+steps, for the proof walks further (tests/simulation/random_walks.py)."""
 
 from __future__ import annotations
 
@@ -7,4 +8,4 @@ from hypothesis import settings
 from tests.kit.coordinator.consumer_walk import ConsumerWalk
 
 TestConsumerWalk = ConsumerWalk.TestCase
-TestConsumerWalk.settings = settings(max_examples=60, stateful_step_count=40)
+TestConsumerWalk.settings = settings(max_examples=15, stateful_step_count=40)
