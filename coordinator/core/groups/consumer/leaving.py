@@ -12,6 +12,7 @@ from coordinator.core.groups.consumer.requests import ConsumerHeartbeat
 from coordinator.core.groups.consumer.sessions import forget_member, keep_alive, set_session_timer, watch
 from coordinator.core.groups.consumer.state import AWAY, ConsumerGroup, Member, MemberState
 from coordinator.core.groups.consumer.targets import assign_if_due, note, write
+from coordinator.core.groups.options import AGAIN_MS_MIN
 from coordinator.core.groups.registry import Registry, Turn
 from springtide.wire.errors import ErrorCode
 
@@ -87,7 +88,7 @@ def on_revocation_timer(registry: Registry, turn: Turn, due: Revocation) -> None
     if (current.state, current.epoch) != (MemberState.UNREVOKED_PARTITIONS, live.revoking_epoch):
         return
     if _must_wait(registry, due.group_id, due.member_id):
-        turn.timers[due] = turn.now_ms + max(0, member.about.rebalance_timeout_ms)
+        turn.timers[due] = turn.now_ms + max(AGAIN_MS_MIN, member.about.rebalance_timeout_ms)
     else:
         _give_up(registry, turn, group, due.member_id, CauseKind.KEPT_PARTITIONS)
 

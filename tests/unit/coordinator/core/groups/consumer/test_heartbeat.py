@@ -162,6 +162,20 @@ def test_a_member_that_keeps_partitions_is_given_up_after_its_rebalance_timeout(
     assert desk.error("a", 2) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
+def test_a_member_without_time_is_given_up_once_it_could_have_heard(desk: ConsumerDesk) -> None:
+    desk.join("a", rebalance_timeout_ms=0)
+    desk.join("b")
+    desk.wait(1_000)
+    desk.is_holding = True
+    desk.start_beat("a", 2)
+    desk.wait(5_000)
+    assert set(desk.group.members) == {"a", "b"}
+    desk.is_holding = False
+    desk.commit()
+    desk.wait(0)
+    assert set(desk.group.members) == {"b"}
+
+
 def test_new_topics_and_partitions_are_assigned_with_the_next_heartbeat(desk: ConsumerDesk) -> None:
     assert desk.join("a", "t", "u").assigned == frozenset(T.all())
     u = topic("u", 1)
