@@ -131,7 +131,9 @@ class ConsumerClient:
     def repeat_an_old_request(self) -> None:
         """Let a request come again that was sent at an earlier epoch. (One of the present epoch that comes
         late can't be told from a new one: the protocol's weakness.)"""
-        late = [(epoch, said) for epoch, said in self.old_requests if 0 < epoch < self.epoch]
+        late = [
+            (epoch, said) for epoch, said in self.old_requests if 0 < epoch < self.epoch and "owned" in said
+        ]
         if late:
             self.desk.start_beat(self.member_id, late[-1][0], **late[-1][1])
 

@@ -19,6 +19,9 @@ def check_consumers(registry: Registry) -> None:
             left = registry.consumers.store.tombstones(group_id)
             assert not left, f"records without their group: {left}"
             continue
+        fresh = registry.consumers.store._load(group_id, registry.consumers.store.values.latest)
+        for name in ConsumerGroup.__slots__:
+            assert getattr(fresh, name) == getattr(group, name), f"K6: {name} is not what the records say"
         assert registry.store.groups.latest(group_id) is None, "K7: records of both protocols"
         assert not (group.members and classic and classic.members), "K7: members of both protocols"
         check_owners(group)

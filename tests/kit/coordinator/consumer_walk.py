@@ -54,8 +54,10 @@ class ConsumerWalk(RuleBasedStateMachine):
     def a_heartbeat_comes_twice(self, place: int) -> None:
         self.clients[place].act(twice=True)
 
-    @rule(place=PLACES)
-    def an_old_heartbeat_comes_again(self, place: int) -> None:
+    @rule(place=PLACES, is_new=st.booleans())
+    def an_old_heartbeat_comes_again(self, place: int, is_new: bool) -> None:
+        if is_new:  # there is something to give up
+            self.a_topic_changes(3, is_new)
         self.clients[place].repeat_an_old_request()
 
     @rule(place=PLACES)
