@@ -24,10 +24,11 @@ from controller.shell.client_groups import (
 )
 from controller.shell.kafka_connection import KafkaConnection, KafkaPeer, NodeLost
 from springtide.wire.apis import ApiKey
+from springtide.wire.consumer_protocol import assigned_places
 from springtide.wire.errors import ErrorCode, error_code
 from springtide.wire.fetch_request import FetchPartition, FetchRequest, encode_fetch_request
 from springtide.wire.fetch_response import FetchedPartition, decode_fetch_response
-from springtide.wire.primitives import MALFORMED_CAUSES, MalformedRequest, Reader
+from springtide.wire.primitives import MalformedRequest
 from springtide.wire.questions import by_topic, listed_offsets
 from springtide.wire.record_batch import CorruptBatch, iter_headers
 from springtide.wire.records import iter_records
@@ -158,27 +159,11 @@ def described(node: KafkaPeer, answer: Any) -> GroupDetail:
                 instance_id=member.group_instance_id,
                 client_id=member.client_id,
                 host=member.client_host,
-                assigned=_assigned(member.member_assignment),
+                assigned=assigned_places(member.member_assignment),
             )
             for member in group.members
         ),
     )
-
-
-def _assigned(assignment: bytes) -> tuple[Place, ...]:
-    """Return the partitions of a ConsumerProtocolAssignment, of any version. A client made the bytes: what is
-    no assignment assigns nothing."""
-    reader = Reader(assignment)
-    found: list[Place] = []
-    try:
-        reader.int16()  # the version
-        for _ in range(reader.array_count(is_flexible=False, element_bytes_min=6)):
-            topic = reader.string(is_flexible=False)
-            count = reader.array_count(is_flexible=False, element_bytes_min=4)
-            found += [(topic, reader.int32()) for _ in range(count)]
-    except (MalformedRequest, *MALFORMED_CAUSES):
-        return ()
-    return tuple(found)
 
 
 def committed(_: KafkaPeer, answer: Any) -> dict[Place, CommittedPlace]:

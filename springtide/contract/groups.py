@@ -9,6 +9,10 @@ import msgspec
 
 #: In one heartbeat. A coordinator with more to tell goes on with its next one.
 REBALANCES_TOLD_MAX: Final = 100
+#: The bytes of rebalances in one heartbeat, as they are encoded; one alone may have more.
+REBALANCE_BYTES_TOLD_MAX: Final = 32 * 1024
+#: Of one rebalance: members that it waits for.
+AWAITED_TOLD_MAX: Final = 10
 #: In one heartbeat, of all that a coordinator has.
 TROUBLES_TOLD_MAX: Final = 50
 #: Groups with longer ids are not told of: Kafka takes ids of 32 KiB.
@@ -20,12 +24,55 @@ LAG_BYTES_TOLD_MAX: Final = 16 * 1024
 TOPICS_PER_GROUP_TOLD_MAX: Final = 100
 
 
-class GroupRebalance(msgspec.Struct, frozen=True, kw_only=True):
-    """The last rebalance of a group. Times are Unix milliseconds.
+class RebalanceCause(msgspec.Struct, frozen=True, array_like=True):
+    """Why a group is rebalanced. kind: a value of CauseKind (coordinator/core/groups/history.py). text: a
+    sentence without its full stop. at_ms: -1: not known. member_id: who did it; empty for no member."""
 
-    generation_id: the group's, as of this report. began_ms: -1: not known. ended_ms: when the assignments
-    were made, or the last member left; -1: it is under way.
+    kind: str
+    text: str
+    at_ms: int = -1
+    member_id: str = ""
+
+
+class MovedPartition(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """unowned_ms: for how long no member consumed it; -1: it had no member before."""
+
+    topic: str
+    partition: int
+    unowned_ms: int
+
+
+class MovedPartitions(msgspec.Struct, frozen=True, array_like=True):
+    """Partitions that went from one member to another. before: empty: from none. unowned_ms_max: the longest;
+    -1: as of MovedPartition. partitions: the first ones of count."""
+
+    before: str
+    after: str
+    count: int
+    unowned_ms_max: int
+    partitions: tuple[MovedPartition, ...] = ()
+
+
+class Awaited(msgspec.Struct, frozen=True, array_like=True):
+    """Whom a rebalance waits for. member_id: empty: for no member. what: what it is to do."""
+
+    member_id: str
+    since_ms: int
+    what: str
+
+
+class GroupRebalance(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A rebalance of a group. Times are Unix milliseconds; -1: not known, or not yet.
+
+    generation_id: the generation or the epoch that it leads to, as of this report. began_ms names it among
+    those of its group. ended_ms: when the assignments were made (classic groups), when each member had its
+    own (`consumer` groups), when the last member left, or, if is_superseded, when the next rebalance began.
     reason: what began it; empty: not known, because the coordinator has taken the group over since.
+
+    Coordinators before 0.4 say no more. causes: the first of causes_total. assigned_ms: when the assignments
+    were made. to_move: how many partitions they give to other members than have them; moved: how many are
+    there by now; -1: not known. moves: some of these. paused: partitions that stayed with their member, which
+    did not consume them meanwhile, at most for paused_ms_max. awaited: the first of awaited_total.
     """
 
     group_id: str
@@ -33,6 +80,18 @@ class GroupRebalance(msgspec.Struct, frozen=True, kw_only=True):
     began_ms: int
     ended_ms: int
     reason: str
+    is_superseded: bool = False
+    assigned_ms: int = -1
+    assignor: str = ""
+    causes: tuple[RebalanceCause, ...] = ()
+    causes_total: int = 0
+    to_move: int = -1
+    moved: int = -1
+    moves: tuple[MovedPartitions, ...] = ()
+    paused: int = -1
+    paused_ms_max: int = -1
+    awaited: tuple[Awaited, ...] = ()
+    awaited_total: int = 0
 
 
 class GroupTrouble(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from coordinator.core.groups import causes
+from coordinator.core.groups.explaining import note_cause, note_end, note_generation
+from coordinator.core.groups.history import Cause
 from coordinator.core.groups.options import (
     AGAIN_MS_MIN,
     NEW_MEMBER_TIMEOUT_MS,
@@ -128,12 +131,13 @@ def _join_again(registry: Registry, turn: Turn, group: ClassicGroup, request: Jo
         registry.keep_alive(turn, group, member)
         turn.reply(request.token, joined(group, member_id))
         return ErrorCode.NONE
+    now = registry.consumers.existing(group.subscribed() or ())
+    cause = causes.rejoined(group, member, request.protocols, {topic.name: topic for topic in now})
     registry.speak(group, member, request.protocols)
     member.rebalance_timeout_ms = request.rebalance_timeout_ms
     member.session_timeout_ms = request.session_timeout_ms
     registry.park_join(turn, group, member_id, request.token)
-    why = "asked for one, as the leader" if is_same else "changed its subscription or assignors"
-    rebalance(registry, turn, group, f"{member.title} {why}")
+    rebalance(registry, turn, group, cause)
     return ErrorCode.NONE
 
 
@@ -145,7 +149,7 @@ def _add(registry: Registry, turn: Turn, group: ClassicGroup, request: JoinGroup
     registry.admit(turn, group, member, timeout_ms=NEW_MEMBER_TIMEOUT_MS)
     registry.park_join(turn, group, member_id, request.token)
     group.grew = group.state is GroupState.PREPARING
-    rebalance(registry, turn, group, f"{member.title} joined")
+    rebalance(registry, turn, group, causes.joined(member))
 
 
 def _member_of(request: JoinGroup, member_id: str) -> GroupMember:
@@ -173,7 +177,7 @@ def _take_instance_over(
     old = registry.remove(turn, group, known_id, ErrorCode.FENCED_INSTANCE_ID)
     member_id = request.new_member_id
     member = _member_of(request, member_id)
-    member.assignment = old.assignment
+    member.assignment, member.rejoined_ms = old.assignment, old.rejoined_ms
     registry.admit(turn, group, member, timeout_ms=member.session_timeout_ms)
     if leader == known_id:
         group.leader = member_id
@@ -187,9 +191,7 @@ def _take_instance_over(
         turn.work = Told(group.group_id)
     else:
         registry.park_join(turn, group, member_id, request.token)
-        is_early = group.state is not GroupState.STABLE
-        how = "before the group was stable" if is_early else "with another subscription"
-        rebalance(registry, turn, group, f"{member.title} came back {how}")
+        rebalance(registry, turn, group, causes.returned(group, member))
 
 
 def _is_same_subscription(group: ClassicGroup, old: GroupMember, new: GroupMember) -> bool:
@@ -202,8 +204,9 @@ def _is_same_subscription(group: ClassicGroup, old: GroupMember, new: GroupMembe
 # --- the rebalance ---------------------------------------------------------------------------------
 
 
-def rebalance(registry: Registry, turn: Turn, group: ClassicGroup, reason: str) -> None:
-    """Begin a rebalance, or end the present one if all members are back. reason: for people."""
+def rebalance(registry: Registry, turn: Turn, group: ClassicGroup, cause: Cause) -> None:
+    """Begin a rebalance, or end the present one if all members are back. cause: for people."""
+    note_cause(registry, turn, group, cause)
     if group.state is GroupState.PREPARING:
         complete_join_if_all_are_back(registry, turn, group)
         return
@@ -213,8 +216,7 @@ def rebalance(registry: Registry, turn: Turn, group: ClassicGroup, reason: str) 
             registry.answer_sync(turn, group, member.member_id, ErrorCode.REBALANCE_IN_PROGRESS)
     group.unsynced.clear()
     was_empty = group.state is GroupState.EMPTY
-    group.begin_rebalance(reason, turn.now_ms, turn.wall_ms)
-    registry.news[group.group_id] = None
+    group.begin_rebalance(turn.now_ms, turn.wall_ms)
     if was_empty:
         group.grew = False
         group.delay_left_ms = group.rebalance_timeout_ms
@@ -253,6 +255,7 @@ def complete_join(registry: Registry, turn: Turn, group: ClassicGroup) -> None:
     turn.timers[JoinTimer(group.group_id)] = None
     absent = [m for m in group.members.values() if m.member_id not in group.joiners and m.instance_id is None]
     for member in absent:
+        note_cause(registry, turn, group, causes.absent(group, member))
         registry.remove(turn, group, member.member_id, ErrorCode.UNKNOWN_MEMBER_ID)
     if group.members and not group.elect_joined_leader():
         # Only static members are left, and none is back: they have until their sessions end.
@@ -261,8 +264,8 @@ def complete_join(registry: Registry, turn: Turn, group: ClassicGroup) -> None:
         return
     group.begin_generation(turn.wall_ms)
     if not group.members:
-        group.end_rebalance(turn.now_ms, turn.wall_ms)
-        registry.news[group.group_id] = None
+        group.end_rebalance(turn.now_ms)
+        note_end(registry, turn, group)
         registry.write(turn, group)
         return
     for member in group.members.values():
@@ -270,4 +273,5 @@ def complete_join(registry: Registry, turn: Turn, group: ClassicGroup) -> None:
         registry.keep_alive(turn, group, member)
         registry.answer_join(turn, group, member.member_id, ErrorCode.NONE)
         group.unsynced[member.member_id] = None
+    note_generation(registry, group)
     turn.timers[SyncTimer(group.group_id)] = turn.now_ms + group.rebalance_timeout_ms

@@ -6,7 +6,9 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 from coordinator.core.groups.admin import delete_groups, describe_groups, list_groups
+from coordinator.core.groups.causes import TOO_LARGE
 from coordinator.core.groups.consumer.admin import describe_consumer_groups
+from coordinator.core.groups.consumer.following import follow_anew
 from coordinator.core.groups.consumer.groups import ConsumerChanged, ConsumerSession, NextTarget, Revocation
 from coordinator.core.groups.consumer.heartbeat import consumer_heartbeat
 from coordinator.core.groups.consumer.leaving import (
@@ -144,10 +146,11 @@ class GroupMachine:
                 group = ClassicGroup.load(group_id, stored)
                 registry.enter(turn, group)
                 if len(group.members) > registry.options.size_max:
-                    rebalance(registry, turn, group, "it has more members than group.max.size")
+                    rebalance(registry, turn, group, TOO_LARGE)
         for group_id in sorted(registry.consumers.store.group_ids()):
             if (consumers := registry.consumers.store.latest(group_id)) is not None:
                 watch(registry, turn, consumers)
+                follow_anew(registry, turn, consumers)
         turn.timers[ExpiryTimer()] = now_ms + registry.options.retention_check_ms
         return turn.outcome()
 

@@ -11,8 +11,10 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 
 from coordinator.core.group_records import GroupKey, StoredGroup, encode_group, encode_group_key
+from coordinator.core.groups.classic_moves import release
 from coordinator.core.groups.consumer.groups import ConsumerChanged, ConsumerGroups
 from coordinator.core.groups.consumer.state import ConsumerGroup
+from coordinator.core.groups.history import History
 from coordinator.core.groups.options import GroupOptions
 from coordinator.core.groups.requests import JoinGroupReply, JoinProtocol, SyncGroupReply
 from coordinator.core.groups.state import ClassicGroup, GroupMember, GroupState, bytes_of
@@ -105,9 +107,9 @@ class Registry:
     __slots__ = (
         "consumers",
         "deleted",
+        "history",
         "live",
         "members",
-        "news",
         "options",
         "protocol_bytes",
         "store",
@@ -122,8 +124,7 @@ class Registry:
         self.live: dict[str, ClassicGroup] = {}
         self.members = 0
         self.protocol_bytes = 0
-        #: Groups whose last rebalance has changed since the process's news of it were taken.
-        self.news: dict[str, None] = {}
+        self.history = History()
         #: The last generation of groups whose deletion may still be refused: a new one must not repeat it.
         self.deleted: dict[str, int] = {}
         #: The groups that the present look for expired offsets has not come to.
@@ -173,7 +174,8 @@ class Registry:
     def enter(self, turn: Turn, group: ClassicGroup) -> None:
         """Take a group into memory; its members' sessions begin now."""
         self.live[group.group_id] = group
-        self.news[group.group_id] = None
+        if self.history.last(group.group_id) is None:
+            self.history.take_over(group.group_id, group.generation_id, ended_ms=group.changed_ms)
         self.members += len(group.members)
         for member in group.members.values():
             self.protocol_bytes += member.protocol_bytes
@@ -186,6 +188,7 @@ class Registry:
         self.live.pop(group.group_id, None)
         if self.store.groups.latest(group.group_id) is not None:
             turn.write_group(group.group_id, None)
+            self.history.forget(group.group_id)
             self.deleted[group.group_id] = group.generation_id
 
     def forget(self, group: ClassicGroup) -> None:
@@ -229,6 +232,7 @@ class Registry:
         member = group.drop(member_id)
         self.members -= 1
         self.protocol_bytes -= member.protocol_bytes
+        release(group, member_id, member.assignment, turn.wall_ms)
         self.answer_join(turn, group, member_id, error)
         self.answer_sync(turn, group, member_id, error)
         turn.timers[SessionTimer(group.group_id, member_id)] = None
@@ -266,6 +270,11 @@ class Registry:
         to a connection that its client gave up: it is answered, so that none waits for ever."""
         self.answer_join(turn, group, member_id, ErrorCode.REBALANCE_IN_PROGRESS)
         group.joiners[member_id] = token
+        member = group.members[member_id]
+        if member.rejoined_ms is None:
+            member.rejoined_ms = turn.wall_ms
+        if (rebalance := self.history.under_way(group.group_id)) is not None:
+            self.history.note(rebalance)
 
     def park_sync(self, turn: Turn, group: ClassicGroup, member_id: str, token: int) -> None:
         """Park a SyncGroup until the leader's assignments; see park_join."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from coordinator.core.groups import causes
+from coordinator.core.groups.explaining import note_silence
+from coordinator.core.groups.history import Cause
 from coordinator.core.groups.join import complete_join_if_all_are_back, rebalance
 from coordinator.core.groups.registry import Registry, SessionTimer, Turn
 from coordinator.core.groups.requests import (
@@ -11,7 +14,7 @@ from coordinator.core.groups.requests import (
     MemberHeartbeat,
     MemberHeartbeatReply,
 )
-from coordinator.core.groups.state import TITLE_CHARS_MAX, ClassicGroup, GroupState
+from coordinator.core.groups.state import ClassicGroup, GroupState
 from springtide.wire.errors import ErrorCode
 
 
@@ -40,10 +43,10 @@ def leave_group(registry: Registry, turn: Turn, request: LeaveGroup) -> None:
     if group is None:
         errors = tuple((leaver, ErrorCode.UNKNOWN_MEMBER_ID) for leaver in request.leavers)
     else:
-        members = len(group.members)
+        before = tuple(group.members.values())
         errors = tuple((leaver, _leave(registry, turn, group, leaver)) for leaver in request.leavers)
-        lost = members - len(group.members)
-        _after_loss(registry, turn, group, None if not lost else _left(errors, lost))
+        gone = [member for member in before if member.member_id not in group.members]
+        _after_loss(registry, turn, group, causes.left(gone) if gone else None)
     turn.reply(request.token, LeaveGroupReply(ErrorCode.NONE, errors))
 
 
@@ -60,18 +63,12 @@ def _leave(registry: Registry, turn: Turn, group: ClassicGroup, leaver: Leaver) 
     return error
 
 
-def _left(errors: tuple[tuple[Leaver, ErrorCode], ...], lost: int) -> str:
-    leaver = next(leaver for leaver, error in errors if error is ErrorCode.NONE)
-    name = (leaver.member_id or leaver.instance_id or "")[:TITLE_CHARS_MAX]
-    return f"member {name} left" if lost == 1 else f"member {name} and {lost - 1} more left"
-
-
 def on_session_timer(registry: Registry, turn: Turn, group: ClassicGroup, due: SessionTimer) -> None:
     """Remove a member that has been silent for its session. A member whose request is parked here is not
     silent (but a new one may not wait for ever), and neither is one that may wait for the group's record to
     be committed."""
     member = group.members.get(due.member_id)
-    reason = None
+    cause = None
     if due.member_id in group.pending:
         registry.remove_pending(turn, group, due.member_id)
     elif member is None:
@@ -88,15 +85,16 @@ def on_session_timer(registry: Registry, turn: Turn, group: ClassicGroup, due: S
         return
     else:
         registry.remove(turn, group, due.member_id, ErrorCode.UNKNOWN_MEMBER_ID)
-        reason = f"{member.title} sent no heartbeat for its session of {member.session_timeout_ms / 1000:g} s"
-    _after_loss(registry, turn, group, reason)
+        note_silence(turn, group, member)
+        cause = causes.silent(member)
+    _after_loss(registry, turn, group, cause)
 
 
-def _after_loss(registry: Registry, turn: Turn, group: ClassicGroup, reason: str | None) -> None:
-    """Begin a rebalance because members were lost, which is the reason; without one only pending members are
-    gone, and the others may now be complete."""
-    if reason is not None:
-        rebalance(registry, turn, group, reason)
+def _after_loss(registry: Registry, turn: Turn, group: ClassicGroup, cause: Cause | None) -> None:
+    """Begin a rebalance because members were lost; without a cause only pending members are gone, and the
+    others may now be complete."""
+    if cause is not None:
+        rebalance(registry, turn, group, cause)
     else:
         complete_join_if_all_are_back(registry, turn, group)
     registry.forget(group)

@@ -18,16 +18,16 @@ from collections import Counter
 from enum import StrEnum
 
 from coordinator.core.group_records import StoredGroup, StoredMember
+from coordinator.core.groups.consumer.assigning import KnownTopic
+from coordinator.core.groups.history import ID_CHARS_MAX
 from coordinator.core.groups.requests import JoinedMember, JoinProtocol
 from coordinator.core.groups.subscription import subscribed_topics
-from springtide.contract.groups import GroupRebalance
 from springtide.wire.errors import ErrorCode
+from springtide.wire.questions import Place
 
 CONSUMER_TYPE = "consumer"
 CALM_MS = 60_000
 """A group that is stable for so long has settled."""
-TITLE_CHARS_MAX = 100
-"""Of an id, where people are told of a member."""
 
 
 class GroupState(StrEnum):
@@ -42,7 +42,8 @@ class GroupMember:
     """A member of a group. protocols: in its order of preference. assignment: by the present generation.
 
     is_new: it waits for its first generation. expires_ms: when its session ends. timer_ms: when its timer is
-    due, at or before that; None without a timer.
+    due, at or before that; None without a timer. rejoined_ms: Unix time, when it joined again first
+    since the last assignments; None: it has not.
     """
 
     __slots__ = (
@@ -55,6 +56,7 @@ class GroupMember:
         "member_id",
         "protocols",
         "rebalance_timeout_ms",
+        "rejoined_ms",
         "session_timeout_ms",
         "timer_ms",
     )
@@ -83,12 +85,13 @@ class GroupMember:
         self.is_new = is_new
         self.expires_ms = 0
         self.timer_ms: int | None = None
+        self.rejoined_ms: int | None = None
 
     @property
     def title(self) -> str:
         """Return what people call the member, cut to a readable length."""
-        static = "" if self.instance_id is None else f" (static {self.instance_id[:TITLE_CHARS_MAX]})"
-        return f"member {self.member_id[:TITLE_CHARS_MAX]}{static}"
+        static = "" if self.instance_id is None else f" (static {self.instance_id[:ID_CHARS_MAX]})"
+        return f"member {self.member_id[:ID_CHARS_MAX]}{static}"
 
     @property
     def protocol_bytes(self) -> int:
@@ -115,11 +118,13 @@ class ClassicGroup:
     changed_ms: Unix milliseconds at which it came into its state.
     restless_ms: monotonic; when the first rebalance began since the group was last stable for CALM_MS on end;
         None: it is calm, or empty. calm_ms: since when it is stable; None: a rebalance is under way.
-    last_rebalance: None before the first; of a stored group, as far as its record tells.
+    For people: released: partitions that no member consumes, with the last one that did and until when (Unix
+        time); assigned_topics: those that there were at the last assignment, by name.
     delay_left_ms: how much longer the first rebalance may be delayed; grew: a member joined in this delay.
     """
 
     __slots__ = (
+        "assigned_topics",
         "calm_ms",
         "changed_ms",
         "delay_left_ms",
@@ -128,13 +133,13 @@ class ClassicGroup:
         "group_id",
         "instances",
         "joiners",
-        "last_rebalance",
         "leader",
         "members",
         "pending",
         "previous_state",
         "protocol",
         "protocol_type",
+        "released",
         "restless_ms",
         "spoken",
         "state",
@@ -160,7 +165,8 @@ class ClassicGroup:
         self.unsynced: dict[str, None] = {}
         self.delay_left_ms = 0
         self.grew = False
-        self.last_rebalance: GroupRebalance | None = None
+        self.released: dict[Place, tuple[str, int]] = {}
+        self.assigned_topics: dict[str, KnownTopic] = {}
         self.restless_ms: int | None = None
         self.calm_ms: int | None = None
 
@@ -266,36 +272,23 @@ class ClassicGroup:
 
     # --- rebalances --------------------------------------------------------------------------------
 
-    def begin_rebalance(self, reason: str, now_ms: int, wall_ms: int) -> None:
+    def begin_rebalance(self, now_ms: int, wall_ms: int) -> None:
         """Leave what the group is in. now_ms: monotonic."""
         if self.unsettled_ms(now_ms) is None:
             self.restless_ms = now_ms
         self.calm_ms = None
         self.become(GroupState.PREPARING, wall_ms)
-        self._note_rebalance(began_ms=wall_ms, ended_ms=-1, reason=reason)
 
-    def end_rebalance(self, now_ms: int, wall_ms: int) -> None:
+    def end_rebalance(self, now_ms: int) -> None:
         """Note that each member has its assignment, or that there is no member."""
         self.calm_ms = now_ms
         if not self.members:
             self.restless_ms = None
-        if self.last_rebalance is not None:
-            before = self.last_rebalance
-            self._note_rebalance(began_ms=before.began_ms, ended_ms=wall_ms, reason=before.reason)
 
     def unsettled_ms(self, now_ms: int) -> int | None:
         """Return for how long the group has not been stable for CALM_MS on end; None if it has."""
         is_calm = self.calm_ms is not None and now_ms - self.calm_ms >= CALM_MS
         return None if self.restless_ms is None or is_calm else now_ms - self.restless_ms
-
-    def _note_rebalance(self, *, began_ms: int, ended_ms: int, reason: str) -> None:
-        self.last_rebalance = GroupRebalance(
-            group_id=self.group_id,
-            generation_id=self.generation_id,
-            began_ms=began_ms,
-            ended_ms=ended_ms,
-            reason=reason,
-        )
 
     # --- generations -------------------------------------------------------------------------------
 
@@ -355,7 +348,6 @@ class ClassicGroup:
         group.protocol_type = stored.protocol_type or None
         group.protocol = stored.protocol
         group.leader = stored.leader if stored.members else None
-        group._note_rebalance(began_ms=-1, ended_ms=stored.changed_ms, reason="")
         for one in stored.members:
             group.add(
                 GroupMember(

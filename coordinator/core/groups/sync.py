@@ -6,6 +6,8 @@ beside the member that the next coordinator assigns the same partition to.
 
 from __future__ import annotations
 
+from coordinator.core.groups import causes
+from coordinator.core.groups.explaining import note_assignments
 from coordinator.core.groups.join import rebalance
 from coordinator.core.groups.registry import Assigned, Registry, Told, Turn, assigned
 from coordinator.core.groups.requests import SyncGroup, SyncGroupReply
@@ -50,11 +52,11 @@ def _sync(registry: Registry, turn: Turn, group: ClassicGroup, request: SyncGrou
 def _assign(registry: Registry, turn: Turn, group: ClassicGroup, assignments: dict[str, bytes]) -> None:
     """Write the leader's assignments, and answer all that wait for theirs once they are committed. A member
     that the leader left out has none."""
+    note_assignments(registry, turn, group, assignments)
     for member in group.members.values():
         member.assignment = assignments.get(member.member_id, b"")
     group.become(GroupState.STABLE, turn.wall_ms)
-    group.end_rebalance(turn.now_ms, turn.wall_ms)
-    registry.news[group.group_id] = None
+    group.end_rebalance(turn.now_ms)
     registry.write(turn, group)
     turn.work = Assigned(group.group_id, group.generation_id)
     for member_id in tuple(group.syncers):
@@ -79,7 +81,7 @@ def on_assignments_refused(registry: Registry, turn: Turn, work: Assigned, error
         member.assignment = b""
     registry.keep_generation_alive(turn, group)
     if group.state is GroupState.STABLE:
-        rebalance(registry, turn, group, f"the assignments could not be written: {error.name}")
+        rebalance(registry, turn, group, causes.not_written(error.name))
 
 
 def on_sync_timer(registry: Registry, turn: Turn, group: ClassicGroup) -> None:
@@ -87,8 +89,7 @@ def on_sync_timer(registry: Registry, turn: Turn, group: ClassicGroup) -> None:
     if group.state not in (GroupState.COMPLETING, GroupState.STABLE) or not group.unsynced:
         return
     absent = tuple(group.unsynced)
-    title = group.members[absent[0]].title
+    cause = causes.not_synced([group.members[member_id] for member_id in absent])
     for member_id in absent:
         registry.remove(turn, group, member_id, ErrorCode.UNKNOWN_MEMBER_ID)
-    more = f" and {len(absent) - 1} more" if len(absent) > 1 else ""
-    rebalance(registry, turn, group, f"{title}{more} did not ask for its assignment in time (SyncGroup)")
+    rebalance(registry, turn, group, cause)

@@ -18,6 +18,8 @@ from coordinator.core.groups.consumer.requests import (
 )
 from coordinator.core.groups.consumer.state import ConsumerGroup, Member
 from coordinator.core.groups.options import GroupOptions
+from coordinator.core.groups.telling import told_of
+from springtide.contract.groups import GroupRebalance
 from springtide.wire.errors import ErrorCode
 from tests.kit.coordinator.group_desk import GROUP, GroupDesk
 
@@ -92,6 +94,13 @@ class ConsumerDesk(GroupDesk):
     @property
     def live(self) -> LiveGroup:
         return self.machine.registry.consumers.live_group(GROUP)
+
+    @property
+    def rebalance(self) -> GroupRebalance:
+        """Return the last rebalance as the controller is told of it."""
+        last = self.machine.registry.history.last(GROUP)
+        assert last is not None
+        return told_of(self.machine.registry, last)
 
     def described(self) -> DescribedConsumerGroup:
         request = DescribeConsumerGroups(token=self.token(), group_ids=(GROUP,))

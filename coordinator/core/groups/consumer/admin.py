@@ -51,3 +51,4 @@ def delete_consumer_group(registry: Registry, turn: Turn, group: ConsumerGroup) 
     turn.records += registry.consumers.store.tombstones(group.group_id)
     if registry.consumers.live.pop(group.group_id, None) is not None:
         turn.timers[NextTarget(group.group_id)] = None
+    registry.history.forget(group.group_id)

@@ -1,68 +1,98 @@
-"""Why a `consumer` group was assigned anew, and what that moved: for people. Lost with the process."""
+"""Why the epoch of a `consumer` group was raised, in words."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from enum import StrEnum
-from itertools import islice
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
 
-from coordinator.core.consumer_group_records import Partitions, TopicPartition
+from coordinator.core.consumer_group_records import ConsumerMember
+from coordinator.core.groups.consumer.assigning import KnownTopic
+from coordinator.core.groups.history import ID_CHARS_MAX, Cause, CauseKind
 
-MOVES_KEPT_MAX = 1_000
-"""Of one assignment."""
-CAUSES_KEPT_MAX = 100
-"""Of one assignment."""
+NAMES_TOLD_MAX = 3
 
 
-class CauseKind(StrEnum):
-    """What has raised a group's epoch."""
-
-    JOINED = "joined"
-    RETURNED = "returned"  # a static member, with another subscription than it left with
-    LEFT = "left"
-    SILENT = "silent"  # no heartbeat for its session
-    KEPT_PARTITIONS = "kept_partitions"  # did not give them up within its rebalance timeout
-    SUBSCRIPTION = "subscription"
-    ASSIGNOR = "assignor"
-    TOPICS = "topics"  # created, deleted, or more partitions: no member did it
+def title_of(member_id: str, about: ConsumerMember | None) -> str:
+    """Return what people call a member, cut to a readable length."""
+    instance_id = None if about is None else about.instance_id
+    static = "" if instance_id is None else f" (static {instance_id[:ID_CHARS_MAX]})"
+    return f"member {member_id[:ID_CHARS_MAX]}{static}"
 
 
-class Cause(NamedTuple):
-    """epoch: that the group has since. member_id: who; empty for no member. at_ms: Unix time."""
-
-    epoch: int
-    kind: CauseKind
-    at_ms: int
-    member_id: str = ""
-    instance_id: str | None = None
+def joined(member_id: str, about: ConsumerMember) -> Cause:
+    text = f"{title_of(member_id, about)} joined from host {about.client_host}"
+    return Cause(CauseKind.JOINED, text, member_id)
 
 
-class Move(NamedTuple):
-    """A partition that is to go from a member to another; None: from or to none."""
-
-    partition: TopicPartition
-    before: str | None
-    after: str | None
+def returned(member_id: str, about: ConsumerMember) -> Cause:
+    text = f"{title_of(member_id, about)} came back with another subscription"
+    return Cause(CauseKind.RETURNED, text, member_id)
 
 
-class Assigned(NamedTuple):
-    """A new target. causes, moves: the first ones; moved: how many moves there are."""
-
-    epoch: int
-    made_ms: int
-    assignor: str
-    causes: tuple[Cause, ...]
-    moves: tuple[Move, ...]
-    moved: int
+def left(member_id: str, about: ConsumerMember) -> Cause:
+    return Cause(CauseKind.LEFT, f"{title_of(member_id, about)} left", member_id)
 
 
-def moves_between(
-    before: Mapping[str, Partitions], after: Mapping[str, Partitions]
-) -> tuple[tuple[Move, ...], int]:
-    """Return the first moves between two targets, by partition, and how many there are."""
-    old = {one: member_id for member_id, partitions in before.items() for one in partitions}
-    new = {one: member_id for member_id, partitions in after.items() for one in partitions}
-    moved = sorted(one for one in old.keys() | new.keys() if old.get(one) != new.get(one))
-    kept = islice(moved, MOVES_KEPT_MAX)
-    return tuple(Move(one, old.get(one), new.get(one)) for one in kept), len(moved)
+def silent(member_id: str, about: ConsumerMember, session_ms: int) -> Cause:
+    title, session = title_of(member_id, about), f"{session_ms / 1_000:g} s"
+    text = (
+        f"{title} sent no heartbeat for {session}, its session; its last came from host {about.client_host}"
+    )
+    return Cause(CauseKind.SILENT, text, member_id)
+
+
+def kept_partitions(member_id: str, about: ConsumerMember, partitions: int) -> Cause:
+    text = (
+        f"{title_of(member_id, about)} from host {about.client_host} did not give up {partitions} partitions "
+        f"within its rebalance timeout of {about.rebalance_timeout_ms / 1_000:g} s"
+    )
+    return Cause(CauseKind.KEPT_PARTITIONS, text, member_id)
+
+
+def subscribed(member_id: str, before: ConsumerMember, after: ConsumerMember) -> Cause:
+    changes = [changed_names(before.topics, after.topics)] if before.topics != after.topics else []
+    if before.pattern != after.pattern:
+        pattern = f"the pattern {after.pattern[:ID_CHARS_MAX]}" if after.pattern else "no pattern"
+        changes.append(f"with {pattern} now")
+    text = f"{title_of(member_id, after)} changed its subscription: {', '.join(changes)}"
+    return Cause(CauseKind.SUBSCRIPTION, text, member_id)
+
+
+def prefers(member_id: str, about: ConsumerMember, assignor: str) -> Cause:
+    text = f"most members ask for the assignor {assignor} now, with {title_of(member_id, about)}"
+    return Cause(CauseKind.ASSIGNOR, text, member_id)
+
+
+def changed_topics(before: Mapping[str, KnownTopic], now: Mapping[str, KnownTopic]) -> Cause:
+    """Return the cause for topics that are others now. before: those of the last assignment."""
+    texts = topic_changes(before, now) or ["topics that it subscribes have changed"]
+    more = f", and {len(texts) - NAMES_TOLD_MAX} topics more" if len(texts) > NAMES_TOLD_MAX else ""
+    return Cause(CauseKind.TOPICS, ", ".join(texts[:NAMES_TOLD_MAX]) + more)
+
+
+def topic_changes(before: Mapping[str, KnownTopic], now: Mapping[str, KnownTopic]) -> list[str]:
+    """Return what has changed, a topic each. before: empty where it is not known."""
+    texts = []
+    for name in sorted(before.keys() | now.keys()) if before else ():
+        old, new = before.get(name), now.get(name)
+        if new is None:
+            texts.append(f"topic {name} was deleted")
+        elif old is None:
+            texts.append(f"topic {name} exists now, with {new.partitions} partitions")
+        elif old.topic_id != new.topic_id:
+            texts.append(f"topic {name} was deleted and created again, with {new.partitions} partitions")
+        elif old.partitions != new.partitions:
+            texts.append(f"topic {name} has {new.partitions} partitions instead of {old.partitions}")
+    return texts
+
+
+def changed_names(before: Iterable[str], after: Iterable[str]) -> str:
+    """Return which topics a subscription has more and which it has no longer."""
+    more, fewer = set(after) - set(before), set(before) - set(after)
+    added = [f"it added {_names(more)}"] if more else []
+    return ", ".join([*added, *([f"it dropped {_names(fewer)}"] if fewer else [])])
+
+
+def _names(names: Iterable[str]) -> str:
+    found = sorted(names)
+    more = f" and {len(found) - NAMES_TOLD_MAX} more" if len(found) > NAMES_TOLD_MAX else ""
+    return ", ".join(name[:ID_CHARS_MAX] for name in found[:NAMES_TOLD_MAX]) + more

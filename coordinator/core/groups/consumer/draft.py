@@ -53,7 +53,10 @@ class Draft:
         group = self.group
         names, asked = Counter(group.names), Counter(group.asked)
         for member_id, member in self.changed.items():
-            if (before := group.members.get(member_id)) is not None:
+            before = group.members.get(member_id)
+            if before is not None and member is not None and before.about is member.about:
+                continue
+            if before is not None:
                 names.subtract(before.about.topics)
                 asked.subtract(filter(None, [before.about.pattern]))
             if member is not None:

@@ -3,18 +3,15 @@ that are known, and why a group was assigned last."""
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
+from uuid import UUID
 
-from coordinator.core.consumer_group_records import Partitions
+from coordinator.core.consumer_group_records import Partitions, TopicPartition
 from coordinator.core.groups.consumer.assigning import KnownTopic
-from coordinator.core.groups.consumer.causes import Assigned, Cause
 from coordinator.core.groups.consumer.store import ConsumerStore
-
-ASSIGNED_KEPT_MAX = 20
-"""Assignments of one group that people can be told of."""
+from springtide.wire.questions import Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,34 +62,56 @@ class LiveMember:
 
 class LiveGroup:
     """targeted_ms: monotonic, when its last target was made here. topics_version: of the topics with which
-    its hash was compared last. causes: of the epochs since its last target."""
+    its hash was compared last.
 
-    __slots__ = ("assigned", "causes", "members", "targeted_ms", "topics_version")
+    For people: released: partitions that no member consumes, with the last one that did and until when.
+    unsettled: members that have not all that the target gives them, and since when. last_heard: members that
+    are given up for their silence. assigned_topics: those of the last target, by name. Times are Unix ms.
+    """
+
+    __slots__ = (
+        "assigned_topics",
+        "last_heard",
+        "members",
+        "released",
+        "targeted_ms",
+        "topics_version",
+        "unsettled",
+    )
 
     def __init__(self) -> None:
         self.members: dict[str, LiveMember] = {}
         self.targeted_ms: int | None = None
         self.topics_version = -1
-        self.causes: list[Cause] = []
-        self.assigned: deque[Assigned] = deque(maxlen=ASSIGNED_KEPT_MAX)
+        self.released: dict[TopicPartition, tuple[str, int]] = {}
+        self.unsettled: dict[str, int] = {}
+        self.last_heard: dict[str, int] = {}
+        self.assigned_topics: dict[str, KnownTopic] = {}
 
 
 class ConsumerGroups:
     """topics: by name; None: they are not known yet, and no group can be served: it would look as if its
     topics had been deleted. topics_version: rises with each change of them."""
 
-    __slots__ = ("live", "store", "topics", "topics_version")
+    __slots__ = ("_names", "live", "store", "topics", "topics_version")
 
     def __init__(self, store: ConsumerStore) -> None:
         self.store = store
         self.live: dict[str, LiveGroup] = {}
         self.topics: Mapping[str, KnownTopic] | None = None
         self.topics_version = 0
+        self._names: dict[UUID, str] = {}
 
     def know(self, topics: Mapping[str, KnownTopic]) -> None:
         if topics != self.topics:
             self.topics = topics
             self.topics_version += 1
+            self._names = {topic.topic_id: name for name, topic in topics.items()}
+
+    def place_of(self, partition: TopicPartition) -> Place:
+        """Return a partition with its topic's name, or id where that is not known."""
+        topic_id, number = partition
+        return self._names.get(topic_id) or str(topic_id), number
 
     def existing(self, names: Iterable[str]) -> tuple[KnownTopic, ...]:
         """Return those of the topics that exist, by name."""

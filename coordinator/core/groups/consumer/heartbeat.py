@@ -10,9 +10,10 @@ from dataclasses import replace
 from uuid import UUID
 
 from coordinator.core.consumer_group_records import ConsumerMember, CurrentAssignment
-from coordinator.core.groups.consumer.causes import CauseKind
+from coordinator.core.groups.consumer import causes
 from coordinator.core.groups.consumer.checks import refusal_of
 from coordinator.core.groups.consumer.draft import Draft
+from coordinator.core.groups.consumer.following import note_cause
 from coordinator.core.groups.consumer.groups import LiveMember
 from coordinator.core.groups.consumer.leaving import check_seat, leave
 from coordinator.core.groups.consumer.reconcile import Goal, reconcile
@@ -24,7 +25,8 @@ from coordinator.core.groups.consumer.requests import (
 from coordinator.core.groups.consumer.sessions import forget_member, keep_alive, watch_revocation
 from coordinator.core.groups.consumer.state import AWAY, ConsumerGroup, Member, MemberState
 from coordinator.core.groups.consumer.store import bytes_of
-from coordinator.core.groups.consumer.targets import assign_if_due, note, preferred_assignor, write
+from coordinator.core.groups.consumer.targets import assign_if_due, preferred_assignor, write
+from coordinator.core.groups.history import Cause
 from coordinator.core.groups.options import GroupOptions
 from coordinator.core.groups.registry import Registry, Turn
 from springtide.wire.errors import ErrorCode
@@ -137,7 +139,7 @@ def _beat(
         return ConsumerHeartbeatReply(ErrorCode.GROUP_MAX_SIZE_REACHED)
     has_changed = (before.about.topics, before.about.pattern) != (about.topics, about.pattern)
     draft.changed[member_id] = before._replace(about=about)
-    _raise_epoch(registry, turn, draft, member_id, has_changed=has_changed)
+    _raise_epoch(registry, turn, draft, member_id, before.about if has_changed else None)
     assign_if_due(registry, turn, draft)
     member = draft[member_id]
     assert member is not None
@@ -158,7 +160,7 @@ def _beat(
     stored = draft.group.members.get(member_id)
     if stored is None or stored.current != current:
         watch_revocation(registry, turn, group_id, member_id, member)
-    write(turn, draft, member_id)
+    write(registry, turn, draft, member_id)
     turn.waits = registry.consumers.store.is_under_way(group_id, member_id)
     live = registry.consumers.live_group(group_id).members[member_id]
     return _reply(registry.options, live, request, member_id, current, is_behind=is_behind)
@@ -185,37 +187,53 @@ def _has_room(registry: Registry, before: ConsumerMember, after: ConsumerMember)
     return more <= 0 or registry.consumers.store.subscription_bytes + more <= registry.options.shard_bytes_max
 
 
-def _raise_epoch(registry: Registry, turn: Turn, draft: Draft, member_id: str, *, has_changed: bool) -> None:
-    """Raise the group's epoch, once, if anything changes what has to be assigned."""
+def _raise_epoch(
+    registry: Registry, turn: Turn, draft: Draft, member_id: str, before: ConsumerMember | None
+) -> None:
+    """Raise the group's epoch, once, if anything changes what has to be assigned. before: the member before
+    its subscription changed; None: it did not."""
     consumers, group = registry.consumers, draft.group
     live = consumers.live_group(group.group_id)
-    returned = any(member is None for member in draft.changed.values())
-    is_new = member_id not in group.members and not returned
-    kinds = []
-    if is_new or has_changed:
-        joined = CauseKind.RETURNED if returned else CauseKind.JOINED
-        kinds.append(CauseKind.SUBSCRIPTION if member_id in group.members else joined)
+    cause = _cause_of(draft, member_id, before)
     topics_hash = group.topics_hash
-    if kinds or live.topics_version != consumers.topics_version:
-        topics_hash = consumers.hash_of(draft.subscribed())
+    if cause is not None or live.topics_version != consumers.topics_version:
+        subscribed = draft.subscribed()
+        topics_hash = consumers.hash_of(subscribed)
         live.topics_version = consumers.topics_version
-        if not kinds and topics_hash != group.topics_hash:
-            kinds.append(CauseKind.TOPICS)
-    if not kinds and _has_other_assignor(registry, draft, member_id):
-        kinds.append(CauseKind.ASSIGNOR)
-    if kinds:
-        (kind,) = kinds
-        note(registry, turn, draft, kind, "" if kind is CauseKind.TOPICS else member_id)
+        if cause is None and topics_hash != group.topics_hash:
+            now = {topic.name: topic for topic in consumers.existing(subscribed)}
+            cause = causes.changed_topics(live.assigned_topics, now)
+    if cause is None:
+        cause = _other_assignor(registry, draft, member_id)
+    if cause is not None:
+        note_cause(registry, turn, draft, cause)
         draft.raise_epoch(topics_hash)
 
 
-def _has_other_assignor(registry: Registry, draft: Draft, member_id: str) -> bool:
-    """Return whether the assignor that most members ask for has changed."""
+def _cause_of(draft: Draft, member_id: str, before: ConsumerMember | None) -> Cause | None:
+    """Return what the member has done if it has to be assigned anew."""
+    member = draft[member_id]
+    assert member is not None
+    has_returned = any(one is None for one in draft.changed.values())
+    if member_id not in draft.group.members and not has_returned:
+        return causes.joined(member_id, member.about)
+    if before is None:
+        return None
+    if has_returned:
+        return causes.returned(member_id, member.about)
+    return causes.subscribed(member_id, before, member.about)
+
+
+def _other_assignor(registry: Registry, draft: Draft, member_id: str) -> Cause | None:
+    """Return the cause if most members ask for another assignor than before."""
     before, after = draft.group.members.get(member_id), draft[member_id]
-    if before is not None and after is not None and before.about.assignor == after.about.assignor:
-        return False
+    assert after is not None
+    if before is not None and before.about.assignor == after.about.assignor:
+        return None
     names = registry.options.assignors
-    return preferred_assignor(draft.group.members, names) != preferred_assignor(draft.members(), names)
+    name = preferred_assignor(draft.members(), names)
+    is_same = name == preferred_assignor(draft.group.members, names)
+    return None if is_same else causes.prefers(member_id, after.about, name)
 
 
 def _topic_ids(registry: Registry, draft: Draft, about: ConsumerMember) -> frozenset[UUID]:

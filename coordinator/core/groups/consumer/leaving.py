@@ -5,13 +5,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from coordinator.core.groups.consumer.causes import CauseKind
+from coordinator.core.groups.consumer import causes
 from coordinator.core.groups.consumer.draft import Draft
+from coordinator.core.groups.consumer.following import follow_back, note_cause, note_silence
 from coordinator.core.groups.consumer.groups import ConsumerSession, NextTarget, Revocation
 from coordinator.core.groups.consumer.requests import ConsumerHeartbeat
 from coordinator.core.groups.consumer.sessions import forget_member, keep_alive, set_session_timer, watch
 from coordinator.core.groups.consumer.state import AWAY, ConsumerGroup, Member, MemberState
-from coordinator.core.groups.consumer.targets import assign_if_due, note, write
+from coordinator.core.groups.consumer.targets import assign_if_due, write
+from coordinator.core.groups.history import Cause
 from coordinator.core.groups.options import AGAIN_MS_MIN
 from coordinator.core.groups.registry import Registry, Turn
 from springtide.wire.errors import ErrorCode
@@ -27,8 +29,8 @@ def leave(registry: Registry, turn: Turn, group: ConsumerGroup, request: Consume
     if request.member_epoch == AWAY:
         draft.changed[member_id] = _away(group.members[member_id])
     else:
-        remove(registry, turn, draft, [member_id], CauseKind.LEFT)
-    write(turn, draft, member_id)
+        remove(registry, turn, draft, [causes.left(member_id, group.members[member_id].about)])
+    write(registry, turn, draft, member_id)
     return ErrorCode.NONE
 
 
@@ -52,12 +54,12 @@ def _away(member: Member) -> Member:
     return member._replace(current=current)
 
 
-def remove(registry: Registry, turn: Turn, draft: Draft, member_ids: list[str], kind: CauseKind) -> None:
-    """Take members out, and assign what they had."""
-    for member_id in member_ids:
-        note(registry, turn, draft, kind, member_id)
-        draft.changed[member_id] = None
-        forget_member(registry, turn, draft.group.group_id, member_id)
+def remove(registry: Registry, turn: Turn, draft: Draft, gone: list[Cause]) -> None:
+    """Take members out, each for a cause, and assign what they had."""
+    for cause in gone:
+        note_cause(registry, turn, draft, cause)
+        draft.changed[cause.member_id] = None
+        forget_member(registry, turn, draft.group.group_id, cause.member_id)
     draft.raise_epoch(registry.consumers.hash_of(draft.subscribed()))
     assign_if_due(registry, turn, draft)
 
@@ -74,7 +76,9 @@ def on_consumer_session_timer(registry: Registry, turn: Turn, due: ConsumerSessi
         live.timer_ms = None
         keep_alive(registry, turn, due.group_id, due.member_id)
     else:
-        _give_up(registry, turn, group, due.member_id, CauseKind.SILENT)
+        note_silence(registry, turn, due.group_id, due.member_id)
+        about, session_ms = group.members[due.member_id].about, registry.options.consumer_session_ms
+        _give_up(registry, turn, group, causes.silent(due.member_id, about, session_ms))
 
 
 def on_revocation_timer(registry: Registry, turn: Turn, due: Revocation) -> None:
@@ -90,7 +94,8 @@ def on_revocation_timer(registry: Registry, turn: Turn, due: Revocation) -> None
     if _must_wait(registry, due.group_id, due.member_id):
         turn.timers[due] = turn.now_ms + max(AGAIN_MS_MIN, member.about.rebalance_timeout_ms)
     else:
-        _give_up(registry, turn, group, due.member_id, CauseKind.KEPT_PARTITIONS)
+        cause = causes.kept_partitions(due.member_id, member.about, len(current.revoking))
+        _give_up(registry, turn, group, cause)
 
 
 def _must_wait(registry: Registry, group_id: str, member_id: str) -> bool:
@@ -98,10 +103,10 @@ def _must_wait(registry: Registry, group_id: str, member_id: str) -> bool:
     return registry.consumers.topics is None or registry.consumers.store.is_under_way(group_id, member_id)
 
 
-def _give_up(registry: Registry, turn: Turn, group: ConsumerGroup, member_id: str, kind: CauseKind) -> None:
+def _give_up(registry: Registry, turn: Turn, group: ConsumerGroup, cause: Cause) -> None:
     draft = Draft(group)
-    remove(registry, turn, draft, [member_id], kind)
-    write(turn, draft)
+    remove(registry, turn, draft, [cause])
+    write(registry, turn, draft)
 
 
 def on_changes_refused(registry: Registry, turn: Turn, group_id: str) -> None:
@@ -109,10 +114,9 @@ def on_changes_refused(registry: Registry, turn: Turn, group_id: str) -> None:
     group = registry.consumers.store.latest(group_id)
     live = registry.consumers.live_group(group_id)
     live.targeted_ms, live.topics_version = None, -1
-    epoch = 0 if group is None else group.epoch
-    live.causes = [cause for cause in live.causes if cause.epoch <= epoch]
     for member_id in live.members.keys() - (set() if group is None else group.members.keys()):
         forget_member(registry, turn, group_id, member_id)
     turn.timers[NextTarget(group_id)] = None
     if group is not None:
         watch(registry, turn, group)
+    follow_back(registry, turn, group_id, group)

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 
 from coordinator.core.consumer_group_records import encode_consumer_key, encode_consumer_value
 from coordinator.core.groups.consumer.assigning import Assignor, Subscriber
-from coordinator.core.groups.consumer.causes import CAUSES_KEPT_MAX, Assigned, Cause, CauseKind, moves_between
 from coordinator.core.groups.consumer.draft import Draft
+from coordinator.core.groups.consumer.following import follow, note_target
 from coordinator.core.groups.consumer.groups import ConsumerChanged, NextTarget
 from coordinator.core.groups.consumer.ranges import share_ranges
 from coordinator.core.groups.consumer.state import Member
@@ -28,15 +28,6 @@ def preferred_assignor(members: Mapping[str, Member], configured: Sequence[str])
     that is configured."""
     asked = Counter(name for one in members.values() if (name := one.about.assignor) and name in configured)
     return min(asked, key=lambda name: (-asked[name], name), default=configured[0])
-
-
-def note(registry: Registry, turn: Turn, draft: Draft, kind: CauseKind, member_id: str = "") -> None:
-    """Keep for people why the draft's epoch is raised."""
-    member = draft.group.members.get(member_id) or draft[member_id]
-    instance_id = None if member is None else member.about.instance_id
-    causes = registry.consumers.live_group(draft.group.group_id).causes
-    if len(causes) < CAUSES_KEPT_MAX:
-        causes.append(Cause(draft.group.epoch + 1, kind, turn.wall_ms, member_id, instance_id))
 
 
 def assign_if_due(registry: Registry, turn: Turn, draft: Draft) -> None:
@@ -60,7 +51,6 @@ def assign_if_due(registry: Registry, turn: Turn, draft: Draft) -> None:
 
 def _assign(registry: Registry, turn: Turn, draft: Draft, members: dict[str, Member]) -> None:
     consumers = registry.consumers
-    live = consumers.live_group(draft.group.group_id)
     name = preferred_assignor(members, registry.options.assignors)
     target = ASSIGNORS[name](
         [
@@ -73,24 +63,21 @@ def _assign(registry: Registry, turn: Turn, draft: Draft, members: dict[str, Mem
             for member_id, member in members.items()
         ]
     )
-    before = {member_id: member.target for member_id, member in draft.group.members.items()}
-    moves, moved = moves_between(before, target)
-    causes, live.causes = tuple(live.causes), []
-    live.assigned.append(Assigned(draft.epoch, turn.wall_ms, name, causes, moves, moved))
-    registry.news[draft.group.group_id] = None
     for member_id, partitions in target.items():
         if members[member_id].target != partitions:
             draft.changed[member_id] = members[member_id]._replace(target=partitions)
     draft.retarget(turn.wall_ms)
+    note_target(registry, turn, draft, name)
 
 
-def write(turn: Turn, draft: Draft, member_id: str = "") -> None:
+def write(registry: Registry, turn: Turn, draft: Draft, member_id: str = "") -> None:
     """Write what the draft changes. member_id: who is answered with it."""
     for key, value in draft.records():
         raw = None if value is None else encode_consumer_value(value)
         turn.records.append(ShardRecord(encode_consumer_key(key), raw))
     if turn.records:
         turn.work = ConsumerChanged(draft.group.group_id, member_id)
+        follow(registry, turn, draft)
 
 
 def on_next_target(registry: Registry, turn: Turn, group_id: str) -> None:
@@ -100,4 +87,4 @@ def on_next_target(registry: Registry, turn: Turn, group_id: str) -> None:
     elif group is not None:
         draft = Draft(group)
         assign_if_due(registry, turn, draft)
-        write(turn, draft)
+        write(registry, turn, draft)

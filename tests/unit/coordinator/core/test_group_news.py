@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from coordinator.core.group_news import NewsOfGroups
+from coordinator.core.groups.machine import GroupMachine
 from coordinator.core.groups.requests import Leaver
 from springtide.contract.epochs import ControllerEpoch
 from springtide.contract.groups import (
     GROUP_ID_CHARS_MAX,
+    REBALANCE_BYTES_TOLD_MAX,
     REBALANCES_TOLD_MAX,
     GroupLag,
     GroupNews,
@@ -36,7 +40,7 @@ def test_news_are_told_until_they_are_acknowledged() -> None:
     telling = Telling()
     assert telling.take() == []
     telling.desk.start_join(new_id="a")
-    assert telling.take() == telling.take() == ["g: member a joined"]
+    assert telling.take() == telling.take() == ["g: member a joined from host /10.0.0.1"]
     telling.answered()
     assert telling.take() == []
 
@@ -67,7 +71,7 @@ def test_what_changes_on_the_way_is_told_again() -> None:
     telling.take()
     telling.desk.start_join(new_id="b")
     telling.answered()
-    assert telling.take() == ["g: member b joined"]
+    assert telling.take() == ["g: member b joined from host /10.0.0.1"]
 
 
 def test_many_are_told_a_hundred_at_a_time() -> None:
@@ -112,4 +116,30 @@ def test_a_new_controller_is_told_everything() -> None:
     telling.answered()
     telling.take()
     telling.answered(controller_epoch=2)
-    assert telling.take() == ["g: member a joined"]
+    assert telling.take() == ["g: member a joined from host /10.0.0.1"]
+
+
+def test_a_shard_that_was_given_away_is_not_told_of_any_more() -> None:
+    telling = Telling()
+    machines: list[GroupMachine] = []
+    telling.news = NewsOfGroups(lambda: machines)
+    machines.append(telling.desk.machine)
+    telling.desk.start_join(new_id="a")
+    assert telling.take()
+    machines.clear()
+    assert telling.take() == []
+
+
+def test_large_rebalances_are_told_within_the_bytes_of_a_heartbeat() -> None:
+    telling = Telling()
+    for number in range(40):
+        rebalance = telling.desk.machine.registry.history.begin(f"g{number}", 1, 1)
+        for partition in range(100):
+            rebalance.note_move(("t" * 50, partition), "a" * 60, f"{'b' * 60}{partition}", 10)
+    seen: list[str] = []
+    telling.answered()
+    while told := telling.news.take():
+        assert len(msgspec.json.encode(told)) <= REBALANCE_BYTES_TOLD_MAX + 1_000
+        seen += [one.group_id for one in told.rebalances]
+        telling.answered()
+    assert len(seen) == len(set(seen)) == 40

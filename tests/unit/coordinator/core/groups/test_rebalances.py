@@ -6,6 +6,7 @@ import pytest
 
 from coordinator.core.groups.options import GroupOptions
 from coordinator.core.groups.requests import JoinProtocol, Leaver
+from coordinator.core.groups.telling import told_of
 from springtide.wire.errors import ErrorCode
 from tests.kit.coordinator.group_desk import (
     GROUP,
@@ -17,6 +18,8 @@ from tests.kit.coordinator.group_desk import (
 )
 from tests.kit.coordinator.machine_desk import WALL_MS
 
+CHANGED = "member b changed its subscription: it added other, it dropped t"
+
 
 @pytest.fixture
 def desk() -> GroupDesk:
@@ -25,8 +28,10 @@ def desk() -> GroupDesk:
 
 def last(desk: GroupDesk) -> tuple[int, int, int, str]:
     """(generation, began, ended, reason), times since the desk's beginning."""
-    found = desk.machine.registry.live[GROUP].last_rebalance
-    assert found is not None
+    registry = desk.machine.registry
+    rebalance = registry.history.last(GROUP)
+    assert rebalance is not None
+    found = told_of(registry, rebalance)
     assert found.group_id == GROUP
     times = (at_ms if at_ms < 0 else at_ms - WALL_MS for at_ms in (found.began_ms, found.ended_ms))
     return (found.generation_id, *times, found.reason)  # type: ignore[return-value]
@@ -34,14 +39,16 @@ def last(desk: GroupDesk) -> tuple[int, int, int, str]:
 
 def test_a_rebalance_is_under_way_until_the_assignments_are_made(desk: GroupDesk) -> None:
     desk.start_join(new_id="a")
-    assert last(desk) == (0, 0, -1, "member a joined")
+    assert last(desk) == (0, 0, -1, "member a joined from host /10.0.0.1")
     desk.wait(3_000)
     desk.start_join(new_id="b")
-    assert last(desk)[2:] == (-1, "member b joined"), "another one, before the first came to an end"
+    assert last(desk)[2:] == (-1, "member b joined from host /10.0.0.1"), (
+        "another one, before the first came to an end"
+    )
     desk.start_join("a")
     desk.wait(500)
     desk.sync_all(2, "a", "b")
-    assert last(desk) == (2, 3_000, 3_500, "member b joined")
+    assert last(desk) == (2, 3_000, 3_500, "member b joined from host /10.0.0.1")
 
 
 def test_what_a_member_did_or_failed_to_do_is_the_reason(desk: GroupDesk) -> None:
@@ -55,10 +62,10 @@ def test_what_a_member_did_or_failed_to_do_is_the_reason(desk: GroupDesk) -> Non
     desk.start_sync("b", generation_id)
     desk.start_sync("s", generation_id, instance_id="pod-0")
     desk.start_join("b", protocols=(JoinProtocol("range", subscription("other")),))
-    assert last(desk)[3] == "member b changed its subscription or assignors"
+    assert last(desk)[3] == CHANGED
     desk.leave(Leaver("a"), Leaver("b"))
     desk.wait(SESSION_MS)
-    assert last(desk)[3] == "member b changed its subscription or assignors", "what began it, not what came"
+    assert last(desk)[3] == CHANGED, "what began it, not what came"
 
 
 def test_silence_is_a_reason(desk: GroupDesk) -> None:
@@ -66,16 +73,18 @@ def test_silence_is_a_reason(desk: GroupDesk) -> None:
     for _ in range(3):
         desk.wait(4_000)
         desk.heartbeat("a", generation_id)
-    assert last(desk)[3] == "member s (static pod-0) sent no heartbeat for its session of 10 s"
+    assert last(desk)[3] == (
+        "member s (static pod-0) sent no heartbeat for 10 s, its session; its last came from host /10.0.0.1"
+    )
 
 
 def test_the_leader_asks_for_one_and_the_last_member_ends_one(desk: GroupDesk) -> None:
     desk.form("a")
     desk.wait(1_000)
     desk.start_join("a")
-    assert last(desk)[1:] == (4_000, -1, "member a asked for one, as the leader")
+    assert last(desk)[1:] == (4_000, -1, "member a asked for a rebalance, as the leader")
     desk.leave(Leaver("a"))
-    assert last(desk)[1:] == (4_000, 4_000, "member a left")
+    assert last(desk)[1:] == (4_001, 4_001, "member a left"), "no two begin at once"
 
 
 def test_a_member_that_does_not_sync_and_a_write_that_is_refused_are_reasons(desk: GroupDesk) -> None:
@@ -104,16 +113,16 @@ def test_a_coordinator_that_takes_over_knows_when_it_ended_and_not_why(desk: Gro
     desk.fail_over()
     assert last(desk) == (generation_id, -1, 3_000, "")
     desk.start_join("a", protocols=RANGE)
-    assert last(desk)[3] == "member a asked for one, as the leader"
+    assert last(desk)[3] == "member a asked for a rebalance, as the leader"
 
 
 def test_a_group_above_a_lowered_limit_says_so(desk: GroupDesk) -> None:
     desk.form("a", "b")
     desk.options = GroupOptions(size_max=1)
     desk.fail_over()
-    assert last(desk)[3] == "it has more members than group.max.size"
+    assert last(desk)[3] == "the group has more members than group.max.size"
 
 
 def test_ids_are_cut_to_a_readable_length(desk: GroupDesk) -> None:
     desk.start_join(new_id="x" * 5_000, instance_id="y" * 5_000)
-    assert last(desk)[3] == f"member {'x' * 100} (static {'y' * 100}) joined"
+    assert last(desk)[3] == f"member {'x' * 100} (static {'y' * 100}) joined from host /10.0.0.1"
