@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
+from admin_api.groups.rebalances import RebalanceView
 from admin_api.http.models import (
     INT64_MAX,
     BodyMoment,
@@ -91,17 +92,6 @@ class GroupPartitionView(View):
     )
     next_record_at: str | None
     newest_record_at: str | None
-
-
-class RebalanceView(View):
-    """The last rebalance of a group: it gives all partitions to its members again."""
-
-    began_at: str | None = Field(description="null: before the present coordinator knew the group")
-    ended_at: str | None = Field(description="null: it is running")
-    reason: str | None = Field(
-        description="what began it; null: not known, because the coordinator took the group over since",
-        examples=["member app-1 joined"],
-    )
 
 
 class GroupView(GroupSummary):

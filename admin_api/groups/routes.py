@@ -17,6 +17,7 @@ from admin_api.groups.models import (
     OffsetsReset,
     ResetOffsets,
 )
+from admin_api.groups.rebalances import RebalanceList
 from admin_api.groups.service import GroupPath
 from admin_api.http.answers import done, show
 from admin_api.http.models import NAMES_MAX, ClusterPath, Reason, ReasonQuery, Search, is_found
@@ -170,6 +171,24 @@ async def reset_offsets(
     asked = _asked("reset_group_offsets", cluster, group_id, body.model_dump(mode="json"), body.reason)
     reset = partial(resetting.reset_offsets, services, cluster, group_id, body=body)
     return await write.carry_out(asked, reset)
+
+
+@router.get(
+    "/clusters/{cluster}/rebalances/{group_id:whole}",
+    operation_id="listGroupRebalances",
+    summary="Look at why a consumer group was rebalanced, and what that moved",
+    response_model=RebalanceList,
+    responses=problems("cluster_not_found"),
+)
+async def list_group_rebalances(
+    request: Request, services: Serving, cluster: ClusterPath, group_id: GroupPath
+) -> Response:
+    """Show a group's last ten rebalances: what made each necessary, which partitions went from whom to whom
+    and how long they had no member, and whom a running one waits for. All of it is as coordinators told the
+    active controller with their heartbeats; empty if none has told of the group."""
+    view = services.engine.cluster(cluster)
+    items = service.rebalances(view, group_id)
+    return show(request, RebalanceList(items=items), view=view)
 
 
 def _asked(action: str, cluster: str, group_id: str, body: dict[str, object], reason: Reason | None) -> Asked:

@@ -19,8 +19,8 @@ from admin_api.groups.models import (
     GroupPhase,
     GroupSummary,
     GroupView,
-    RebalanceView,
 )
+from admin_api.groups.rebalances import RebalanceView
 from admin_api.http.answers import Answer
 from admin_api.http.models import lag_fields, optional_timestamp
 from admin_api.http.problems import ProblemError
@@ -39,7 +39,6 @@ from controller.face.groups import (
     MemberDetail,
     Place,
 )
-from springtide.contract.groups import GroupRebalance
 
 #: Kafka's names are shorter than 32 KiB; a request's target is shorter by its own limit.
 GroupPath = Annotated[
@@ -150,12 +149,17 @@ async def group_view(services: Services, cluster: str, group_id: str) -> GroupVi
         coordinator_id=found.coordinator_id,
         coordinator_endpoint=found.endpoint,
         lag_by_offsets=_total(lags),
-        last_rebalance=_rebalance(view.last_rebalance(group_id)),
+        last_rebalance=next(iter(rebalances(view, group_id)), None),
         members_total=len(found.members),
         partitions_total=len(places),
         members=[_member(member) for member in found.members[:MEMBERS_SHOWN_MAX]],
         partitions=shown,
     )
+
+
+def rebalances(view: KnownCluster, group_id: str) -> list[RebalanceView]:
+    """Return a group's last rebalances that this controller was told of, the newest first."""
+    return [RebalanceView.of_told(told) for told in view.rebalances(group_id)]
 
 
 def led(image: ClusterImage, places: Iterable[Place]) -> list[Place]:
@@ -203,18 +207,6 @@ def _partition(
         lag_ms=lag_ms,
         next_record_at=optional_timestamp(next_ms),
         newest_record_at=optional_timestamp(newest_ms),
-    )
-
-
-def _rebalance(told: GroupRebalance | None) -> RebalanceView | None:
-    return (
-        None
-        if told is None
-        else RebalanceView(
-            began_at=optional_timestamp(told.began_ms if told.began_ms >= 0 else None),
-            ended_at=optional_timestamp(told.ended_ms if told.ended_ms >= 0 else None),
-            reason=told.reason or None,
-        )
     )
 
 

@@ -118,7 +118,7 @@ _NEEDS: Final[Mapping[tuple[Area, Operation], str]] = {
     (Area.TOPIC, _O.ALTER): "changeTopic",
     (Area.TOPIC, _O.DELETE): "deleteTopic deleteRecords restoreTopic purgeTopic",
     (Area.TOPIC, _O.ALTER_CONFIGS): "setTopicConfig unsetTopicConfig alterTopicConfigs",
-    (Area.GROUP, _O.DESCRIBE): "getGroup getGroupHistory",
+    (Area.GROUP, _O.DESCRIBE): "getGroup getGroupHistory listGroupRebalances",
     (Area.GROUP, _O.READ): "resetGroupOffsets",
     (Area.GROUP, _O.DELETE): "deleteGroup",
     (Area.TRANSACTION, _O.DESCRIBE): "getTransaction",

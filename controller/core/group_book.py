@@ -38,11 +38,6 @@ class GroupBook:
                 gone = self._rebalances.pop(next(iter(self._rebalances)))
                 self._units -= sum(map(_units_of, gone.values()))
 
-    def rebalance(self, group_id: str) -> GroupRebalance | None:
-        """Return the last one."""
-        known = self._rebalances.get(group_id)
-        return next(reversed(known.values())) if known else None
-
     def rebalances(self, group_id: str) -> tuple[GroupRebalance, ...]:
         """Return all that are known, the newest first."""
         return tuple(reversed(self._rebalances.get(group_id, {}).values()))

@@ -206,10 +206,10 @@ class KnownCluster:
         UnknownCluster."""
         return self._driver.reported.last_hour
 
-    def last_rebalance(self, group_id: str) -> GroupRebalance | None:
-        """Return the latest word of the group's coordinator; None if there is none."""
+    def rebalances(self, group_id: str) -> tuple[GroupRebalance, ...]:
+        """Return the last rebalances that the group's coordinators told of, the newest first."""
         driver = self._drivers.get(self.cluster)
-        return None if driver is None else driver.reported.groups.rebalance(group_id)
+        return () if driver is None else driver.reported.groups.rebalances(group_id)
 
     def processes(self) -> tuple[Process, ...]:
         """Return the brokers' and coordinators' processes, with the levels that each has told. Raise

@@ -14,7 +14,15 @@ from controller.core.last_hour import SAMPLE_MS
 from controller.shell.client_groups import MemberDetail
 from controller.shell.client_transactions import OpenProducer
 from springtide.contract.epochs import BrokerEpoch, LeaderEpoch
-from springtide.contract.groups import GroupLag, GroupNews, GroupRebalance, TopicLag
+from springtide.contract.groups import (
+    GroupLag,
+    GroupNews,
+    GroupRebalance,
+    MovedPartition,
+    MovedPartitions,
+    RebalanceCause,
+    TopicLag,
+)
 from springtide.contract.holdings import SetAsideLog
 from springtide.contract.lag_report import FollowerLag, LagReport, ReplicaLogEnd
 from springtide.contract.missing_topics import MissingTopic
@@ -414,18 +422,33 @@ async def coordinators_and_groups(story: Recorder) -> None:
     rest.groups.logs = {("orders", 0): (100_000, times_ms)}
     rest.groups.add("billing", member, orders=120_400)
     rest.groups.add("search", orders=120_400)
+    joined = RebalanceCause(
+        "joined",
+        "member billing-app-3f0b2c1e joined from host /10.0.0.12",
+        WALL_START_MS,
+        member.member_id,
+    )
     rebalance = GroupRebalance(
         group_id="billing",
         generation_id=1,
         began_ms=WALL_START_MS,
         ended_ms=WALL_START_MS + 3_092,
-        reason="member billing-app-3f0b2c1e joined",
+        reason="member billing-app-3f0b2c1e joined from host /10.0.0.12",
+        assigned_ms=WALL_START_MS + 3_092,
+        assignor="range",
+        causes=(joined,),
+        causes_total=1,
+        to_move=1,
+        moved=1,
+        moves=(MovedPartitions("", member.member_id, 1, -1, (MovedPartition("orders", 0, -1),)),),
+        paused=0,
     )
     lag = GroupLag("billing", 1, 250, 4_200, 1_300, (TopicLag("orders", 250, 4_200),))
     await first.heartbeat(groups=GroupNews(rebalances=(rebalance,), lags=(lag,)))
     await story.show("listRecords", "newest", "The newest two; one is a deletion by its key", limit=2)
     await story.show("listGroups", "two", "One that reads, one without members")
     await story.show("getGroup", "behind", "A group with one member, 250 records behind")
+    await story.show("listGroupRebalances", "joined", "Its first member got its first partition")
     story.at["group_id"] = "search"
     await story.show("resetGroupOffsets", "earliest", "Everything is read again")
     await story.show("deleteRecords", "deleted", "The first records are gone", {"before_offset": 101_200})

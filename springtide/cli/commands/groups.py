@@ -96,6 +96,18 @@ COMMANDS = (
         arguments=(_GROUP,),
         call=reads(_GROUP_PATH, answer_s_max=_ANSWER_SECONDS_MAX),
     ),
+    listing(
+        words=("groups", "rebalances"),
+        summary="Look at why a group was rebalanced, and what moved; groups show tells all of the last one",
+        examples=("groups rebalances billing", "groups rebalances billing --output json"),
+        arguments=(_GROUP,),
+        call=reads("clusters/{cluster}/rebalances/{group}"),
+        is_paged=False,
+        columns=columns(
+            "began=began_at why=reason #took=took_ms:ms state #moved=partitions_moved "
+            "#paused=partitions_paused #awaited=waiting_for_total ended=ended_at"
+        ),
+    ),
     change(
         words=("groups", "reset"),
         summary="Set the offsets at which a group without members continues; --execute writes them",

@@ -99,7 +99,10 @@ async def test_the_last_rebalance_is_shown_as_the_groups_coordinator_told_it(
             }
             rebalance = GroupRebalance(group_id="billing", **told | values)
             await coordinator.heartbeat(groups=GroupNews(rebalances=(rebalance,)))
-            return (await rest.client.get(BILLING)).json()["last_rebalance"]
+            last = (await rest.client.get(BILLING)).json()["last_rebalance"]
+            listed = (await rest.client.get("/clusters/prod/rebalances/billing")).json()["items"]
+            assert listed[0] == last
+            return {name: last[name] for name in ("began_at", "ended_at", "reason")}
 
         times = {"began_at": "1970-01-01T00:16:40.000Z", "ended_at": "1970-01-01T00:16:43.500Z"}
         assert await shown() == times | {"reason": "it moved"}

@@ -140,4 +140,4 @@ async def test_a_heartbeat_may_tell_of_as_many_long_names_as_there_may_be(
             for one in ids
         )
         await coordinator.heartbeat(groups=GroupNews(rebalances=rebalances))
-        assert rest.engine.cluster("prod").last_rebalance(ids[-1]) == rebalances[-1]
+        assert rest.engine.cluster("prod").rebalances(ids[-1]) == (rebalances[-1],)

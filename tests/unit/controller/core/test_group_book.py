@@ -15,7 +15,7 @@ def told(group_id: str = "g", *, generation_id: int = 5, ended_ms: int = 20, rea
 
 
 def reason_in(book: GroupBook, group_id: str = "g") -> str | None:
-    found = book.rebalance(group_id)
+    found = next(iter(book.rebalances(group_id)), None)
     return None if found is None else found.reason
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from coordinator.core.groups.consumer.assigning import KnownTopic
 from coordinator.core.groups.consumer.requests import LEAVING
 from coordinator.core.groups.consumer.state import AWAY
 from coordinator.core.groups.history import NOT_KNOWN, PARTITIONS_FOLLOWED_MAX
@@ -130,7 +131,7 @@ def test_members_that_leave_or_keep_partitions_are_named(desk: ConsumerDesk) -> 
         ((T, topic("u", 3)), "topic u exists now, with 3 partitions"),
     ],
 )
-def test_a_topic_that_changes_is_named(desk: ConsumerDesk, topics: tuple, text: str) -> None:
+def test_a_topic_that_changes_is_named(desk: ConsumerDesk, topics: tuple[KnownTopic, ...], text: str) -> None:
     desk.join("a", "t", "u")
     desk.know(*topics)
     desk.wait(1_000)
