@@ -72,6 +72,7 @@ def _document(published: Published) -> dict[str, Any]:
         "acls": [snapshot(acls) for acls in image.acls.values()],
         "users": [snapshot(secrets) for secrets in image.users.values()],
         "quotas": [snapshot(quotas) for quotas in image.quotas.values()],
+        "groups": [snapshot(group) for group in image.group_configs.values()],
     }
 
 

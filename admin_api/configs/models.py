@@ -11,7 +11,7 @@ from admin_api.http.models import Reason, RequestBody, View, ViewList
 
 
 class ConfigView(View):
-    """One setting of a topic, a broker or a cluster, with its effective value and source."""
+    """One setting of a topic, a broker, a group or a cluster, with its effective value and source."""
 
     name: str = Field(description="Kafka's", examples=["min.insync.replicas"])
     value: str | None = Field(
@@ -25,7 +25,8 @@ class ConfigView(View):
         description="of milliseconds that are a second or more: the same with units", examples=["7 d"]
     )
     source: str = Field(
-        description="`topic`, `broker`: set for it alone; `cluster`: for the cluster; `default`: not set",
+        description="`topic`, `broker`, `group`: set for it alone; `cluster`: for the cluster; `default`: "
+        "not set",
         examples=["topic"],
     )
     default: str | None = Field(

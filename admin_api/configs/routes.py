@@ -1,17 +1,18 @@
-"""…/configs of topics, brokers and clusters: the same routes under three paths.
+"""…/configs of topics, brokers, clusters and groups: the same routes under each path.
 
 Annotations are not postponed here: postponed ones could not name the address that a route is made for.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Request, Response
 
 from admin_api.configs import service
 from admin_api.configs.models import AlterConfigs, ConfigList, ConfigsAltered, ConfigView, SetConfig
 from admin_api.configs.service import Address, holder_of
+from admin_api.groups.service import GroupPath
 from admin_api.http.answers import AGE_HEADERS, ETAG_HEADERS, REPLAYED_HEADERS, done, show
 from admin_api.http.conditions import IfMatch
 from admin_api.http.models import BrokerPath, ClusterPath, ReasonQuery, TopicPath
@@ -45,6 +46,10 @@ async def broker_address(cluster: ClusterPath, broker_id: BrokerPath) -> Address
     return Address(cluster=cluster, entity=Entity.BROKER, broker_id=broker_id)
 
 
+async def group_address(cluster: ClusterPath, group_id: GroupPath) -> Address:
+    return Address(cluster=cluster, entity=Entity.GROUP, group_id=group_id)
+
+
 async def cluster_address(cluster: ClusterPath) -> Address:
     return Address(cluster=cluster, entity=Entity.CLUSTER)
 
@@ -63,9 +68,10 @@ def _add_routes(
     tag: str,
     missing: tuple[str, ...],
     what_follows: str,
+    has_each: bool = True,
 ) -> None:
     """Add the routes of one kind of holder. noun: in operation ids, "Topic". what_follows: the effects of a
-    change, for its description."""
+    change, for its description. has_each: each setting has an address, too."""
     Whose = Annotated[Address, Depends(address_of)]
     a_noun = f"a {noun.lower()}'s"
     changed = done(
@@ -104,6 +110,56 @@ def _add_routes(
         )
         body = ConfigList(items=items, next_page_token=token)
         return show(request, body, view=services.engine.cluster(address.cluster), version=holder.version)
+
+    @router.post(
+        prefix + ":alter",
+        operation_id=f"alter{noun}Configs",
+        tags=[tag],
+        summary=f"Change several of {a_noun} settings at once",
+        description=f"Change all of the settings that are named, or none. {what_follows}",
+        response_model=ConfigsAltered,
+        responses=changed,
+    )
+    async def alter_configs(
+        *,
+        body: AlterConfigs,
+        services: Serving,
+        write: Write,
+        condition: IfMatch,
+        address: Whose,
+    ) -> Response:
+        _check_protection(write, address, body.configs)
+        asked = service.asked_of(address, "alter_configs", body.model_dump(mode="json"), body.reason)
+        return await write.carry_out(
+            asked,
+            partial(service.alter_configs, services, address, configs=body.configs, condition=condition),
+        )
+
+    if has_each:
+        _add_routes_of_each(
+            prefix,
+            address_of,
+            noun=noun,
+            tag=tag,
+            missing=missing,
+            changed=changed,
+            what_follows=what_follows,
+        )
+
+
+def _add_routes_of_each(
+    prefix: str,
+    address_of: Callable[..., Awaitable[Address]],
+    *,
+    noun: str,
+    tag: str,
+    missing: tuple[str, ...],
+    changed: dict[int | str, dict[str, Any]],
+    what_follows: str,
+) -> None:
+    """Add the routes of single settings; see `_add_routes`."""
+    Whose = Annotated[Address, Depends(address_of)]
+    a_noun = f"a {noun.lower()}'s"
 
     @router.get(
         prefix + "/{name}",
@@ -172,30 +228,6 @@ def _add_routes(
             partial(service.set_config, services, address, name=name, value=None, condition=condition),
         )
 
-    @router.post(
-        prefix + ":alter",
-        operation_id=f"alter{noun}Configs",
-        tags=[tag],
-        summary=f"Change several of {a_noun} settings at once",
-        description=f"Change all of the settings that are named, or none. {what_follows}",
-        response_model=ConfigsAltered,
-        responses=changed,
-    )
-    async def alter_configs(
-        *,
-        body: AlterConfigs,
-        services: Serving,
-        write: Write,
-        condition: IfMatch,
-        address: Whose,
-    ) -> Response:
-        _check_protection(write, address, body.configs)
-        asked = service.asked_of(address, "alter_configs", body.model_dump(mode="json"), body.reason)
-        return await write.carry_out(
-            asked,
-            partial(service.alter_configs, services, address, configs=body.configs, condition=condition),
-        )
-
 
 _add_routes(
     "/clusters/{cluster}/topics/{topic}/configs",
@@ -229,4 +261,16 @@ _add_routes(
         "They are defaults of topics and brokers, also of those that exist, and what the cluster as a whole "
         "does."
     ),
+)
+_add_routes(
+    "/clusters/{cluster}/group-configs/{group_id:whole}",
+    group_address,
+    noun="Group",
+    tag="Groups",
+    missing=("cluster_not_found",),
+    what_follows=(
+        "They are of groups of the `consumer` protocol, and the group need not exist: its coordinator "
+        "follows at once, within its own bounds."
+    ),
+    has_each=False,
 )

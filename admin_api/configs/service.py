@@ -16,18 +16,21 @@ from admin_api.http.problems import ProblemError
 from admin_api.http.services import Services
 from admin_api.http.writes import Asked, Attempt, submit
 from admin_api.topics import service as topics
-from controller.face.cluster import BrokerRegistration, Engine, Entity, KnownCluster
+from controller.face.cluster import BrokerRegistration, Engine, Entity, KnownCluster, group_name
 from controller.face.commands import (
     BrokersConfigured,
     ClusterConfigured,
     ConfigureBrokers,
     ConfigureCluster,
+    ConfigureGroup,
     ConfigureTopic,
+    GroupConfigured,
     TopicConfigured,
 )
 from controller.face.settings import (
     BROKER_SETTINGS,
     CLUSTER_SETTINGS,
+    GROUP_SETTINGS,
     TOPIC_SETTINGS,
     Setting,
     effective_min_insync_replicas,
@@ -41,16 +44,19 @@ MINIMUM = "min.insync.replicas"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """The holder that a path names. entity: TOPIC with its name, BROKER with its id, or CLUSTER."""
+    """The holder that a path names. entity: TOPIC with its name, BROKER or GROUP with its id, or CLUSTER."""
 
     cluster: str
     entity: Entity
     topic: str | None = None
     broker_id: int | None = None
+    group_id: str | None = None
 
     @property
     def entity_id(self) -> str:
         """Return the holder's id as the audit writes it."""
+        if self.group_id is not None:
+            return group_name(self.group_id)
         return self.topic or (self.cluster if self.broker_id is None else str(self.broker_id))
 
     @property
@@ -94,6 +100,8 @@ def holder_of(engine: Engine, address: Address) -> Holder:
         case Entity.BROKER:
             assert address.broker_id is not None
             return _of_broker(engine, view, brokers.find_broker(view, address.cluster, address.broker_id))
+        case Entity.GROUP:
+            return _of_group(engine, view, address)
         case _:
             return _of_cluster(engine, view)
 
@@ -118,6 +126,19 @@ def _of_broker(engine: Engine, view: KnownCluster, broker: BrokerRegistration) -
         version=brokers.version_of(view, broker.broker_id),
         is_settled=not _is_active(engine) or view.decided.brokers.get(broker.broker_id) == broker,
         inherited=view.image.configs,
+    )
+
+
+def _of_group(engine: Engine, view: KnownCluster, address: Address) -> Holder:
+    """Return the holder of a group's settings. They need no group: they apply once there is one."""
+    assert address.group_id is not None
+    known = view.image.group_configs.get(address.group_id)
+    version = view.version_of(Entity.GROUP, address.entity_id)
+    return Holder(
+        settings=GROUP_SETTINGS,
+        own={} if known is None else known.configs,
+        version="0" if version is None else str(version),
+        is_settled=not _is_active(engine) or view.decided.group_configs.get(address.group_id) == known,
     )
 
 
@@ -257,5 +278,8 @@ async def _configure(
         of_broker = ConfigureBrokers(**attempt.event, broker_ids=(address.broker_id,), configs=named)
         broker = (await submit(engine, cluster, of_broker, BrokersConfigured, pointer=pointer)).brokers[0]
         return broker.configs
+    if address.group_id is not None:
+        of_group = ConfigureGroup(**attempt.event, group_id=address.group_id, configs=named)
+        return (await submit(engine, cluster, of_group, GroupConfigured, pointer=pointer)).configs
     of_cluster = ConfigureCluster(**attempt.event, configs=named)
     return (await submit(engine, cluster, of_cluster, ClusterConfigured, pointer=pointer)).configs

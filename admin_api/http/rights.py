@@ -82,7 +82,7 @@ _SEE: Final = frozenset({_O.DESCRIBE, _O.DESCRIBE_CONFIGS})
 _CHANGE: Final = _SEE | {_O.CREATE, _O.ALTER, _O.ALTER_CONFIGS}
 _RUN: Final = {
     Area.TOPIC: _CHANGE | {_O.DELETE},
-    Area.GROUP: _SEE | {_O.READ, _O.DELETE},
+    Area.GROUP: _SEE | {_O.READ, _O.DELETE, _O.ALTER_CONFIGS},
     Area.TRANSACTION: _SEE | {_O.WRITE},
     Area.CLUSTER: _CHANGE,
 }
@@ -121,6 +121,8 @@ _NEEDS: Final[Mapping[tuple[Area, Operation], str]] = {
     (Area.GROUP, _O.DESCRIBE): "getGroup getGroupHistory listGroupRebalances",
     (Area.GROUP, _O.READ): "resetGroupOffsets",
     (Area.GROUP, _O.DELETE): "deleteGroup",
+    (Area.GROUP, _O.DESCRIBE_CONFIGS): "listGroupConfigs",
+    (Area.GROUP, _O.ALTER_CONFIGS): "alterGroupConfigs",
     (Area.TRANSACTION, _O.DESCRIBE): "getTransaction",
     (Area.TRANSACTION, _O.WRITE): "abortTransaction",
     (Area.CLUSTER, _O.DESCRIBE): (

@@ -175,9 +175,11 @@ def _synonyms(name: str, default: str | None, holder: Holder, entity: Entity) ->
 
 
 def _address(cluster: str, kind: ResourceKind, name: str) -> Address:
-    """Return the address of the resource. Raise invalid_request if the name is not a broker's id."""
+    """Return the address of the resource. Raise invalid_request if a broker's or a group's name is no id."""
     if kind is ResourceKind.TOPIC:
         return Address(cluster=cluster, entity=Entity.TOPIC, topic=name)
+    if kind is ResourceKind.GROUP and name:
+        return Address(cluster=cluster, entity=Entity.GROUP, group_id=name)
     if kind is not ResourceKind.BROKER:
         raise ProblemError("invalid_request", "this release has no settings of resources of that kind")
     if name == "":

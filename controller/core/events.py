@@ -227,6 +227,13 @@ class ConfigureTopic(_OperatorEvent, frozen=True, kw_only=True):
     configs: dict[str, str | None]
 
 
+class ConfigureGroup(_OperatorEvent, frozen=True, kw_only=True):
+    """Set (str) or unset (None) a group's own settings; those not named stay. -> GroupConfigured"""
+
+    group_id: str
+    configs: dict[str, str | None]
+
+
 class DeleteTopic(_OperatorEvent, frozen=True, kw_only=True):
     """Delete a topic by name or by id; when both are given they must agree. -> TopicDeletionStarted"""
 
@@ -408,6 +415,7 @@ OperatorEvent = (
     | RestoreTopic
     | PurgeTopic
     | ConfigureCluster
+    | ConfigureGroup
     | ElectPreferred
     | ElectPreferredLeaders
     | ElectUnclean
@@ -587,6 +595,10 @@ class ClusterConfigured(_Done, frozen=True, kw_only=True):
     configs: dict[str, str]
 
 
+class GroupConfigured(_Done, frozen=True, kw_only=True):
+    configs: dict[str, str]
+
+
 class AclAdded(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome for one binding. binding: as it is stored. is_new: whether it was not there before."""
 
@@ -703,6 +715,7 @@ OperatorReply = (
     | TopicConfigured
     | TopicDeletionStarted
     | ClusterConfigured
+    | GroupConfigured
     | LeadersElected
     | PreferredLeadersElected
     | ReassignmentsAltered

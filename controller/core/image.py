@@ -16,6 +16,7 @@ from controller.core.records import (
     BrokerRegistration,
     ClusterRecord,
     CoordinatorRegistration,
+    GroupRecord,
     LevelRecord,
     Member,
     MemberKind,
@@ -32,6 +33,7 @@ from controller.core.records import (
 )
 from springtide.contract.epochs import BrokerEpoch
 from springtide.contract.errors import ControllerError
+from springtide.contract.groups import GroupConfigs
 from springtide.contract.partition_state import (
     NO_LEADER,
     LeaderRecovery,
@@ -60,11 +62,11 @@ _ROWS = ("brokers", "configs", "deletions", "demoted", "partitions", "topics")
 
 class Changed(NamedTuple):
     """One replayed record, by what it touched. key: a member's id, topic id, partition key,
-    pattern of ACLs, user, entity with quotas, or None."""
+    pattern of ACLs, user, entity with quotas, group with settings, or None."""
 
     kind: (
         MemberKind
-        | Literal["cluster", "topic", "partition", "producer_ids", "level", "acls", "user", "quotas"]
+        | Literal["cluster", "topic", "partition", "producer_ids", "level", "acls", "user", "quotas", "group"]
     )
     key: int | str | PartitionKey | PatternKey | QuotaEntity | None
 
@@ -85,7 +87,7 @@ class ClusterImage:
     topic_ids: name -> id of the topic that holds the name now (none being deleted).
     held_names: name -> id of a topic that is being deleted, and of which some leader may not have stopped.
     partitions: state by (topic id, partition). configs: cluster-wide defaults.
-    acls, users, quotas: those that are not empty.
+    acls, users, quotas, group_configs: those that are not empty.
     """
 
     def __init__(
@@ -115,6 +117,7 @@ class ClusterImage:
         #: The key of unknown users' salts; not in `users`, because no client is that user.
         self.unknown_users: UserSecrets | None = None
         self.quotas: dict[QuotaEntity, EntityQuotas] = {}
+        self.group_configs: dict[str, GroupConfigs] = {}
         self.next_producer_id = 0
         #: Highest broker or coordinator epoch ever minted.
         self.last_broker_epoch = BrokerEpoch(0)
@@ -235,6 +238,12 @@ class ClusterImage:
                 else:
                     self.quotas[quotas.entity] = quotas
                 changed = Changed("quotas", quotas.entity)
+            case GroupRecord(group=group):
+                if record.is_removal:
+                    self.group_configs.pop(group.group_id, None)
+                else:
+                    self.group_configs[group.group_id] = group
+                changed = Changed("group", group.group_id)
             case _:
                 assert_never(record)
         self._changes.append(changed)

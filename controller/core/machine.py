@@ -57,6 +57,7 @@ from controller.core.events import (
     BrokersMaintained,
     ConfigureBrokers,
     ConfigureCluster,
+    ConfigureGroup,
     ConfigureTopic,
     CreateTopic,
     DeleteTopic,
@@ -83,6 +84,7 @@ from controller.core.events import (
     Tick,
 )
 from controller.core.floor import Floors
+from controller.core.group_configs import configure_group
 from controller.core.image import ClusterImage, check_member
 from controller.core.in_force import Awaited, concerns_coordinators, may_forbid
 from controller.core.isr import advance, on_proposal
@@ -350,6 +352,8 @@ class ClusterMachine:
                 return describe_broker(draft, event)
             case ConfigureBrokers():
                 return configure_brokers(draft, event)
+            case ConfigureGroup():
+                return configure_group(draft, event)
             case AdmitCoordinators():
                 return admit_coordinators(draft, self._coordinators, event)
             case MaintainCoordinators():

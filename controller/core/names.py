@@ -1,4 +1,4 @@
-"""Names of ACL patterns, users and entities with quotas, in ZooKeeper and in the audit.
+"""Names of ACL patterns, users, entities with quotas and groups with settings, in ZooKeeper and in the audit.
 
 A name has only characters that a ZooKeeper path may have, and can be read: `topic:literal:orders`, `alice`,
 `user=alice,client-id=reports`. All others are percent-encoded. A long name is cut, and ends in `!`, which no
@@ -11,7 +11,7 @@ from hashlib import sha256
 from typing import Final
 from urllib.parse import quote
 
-from controller.core.records import AclsRecord, QuotasRecord, SecurityRecord, UserRecord
+from controller.core.records import AclsRecord, GroupRecord, QuotasRecord, SecurityRecord, UserRecord
 from springtide.contract.security import PatternKey, QuotaEntity
 
 NAME_CHARS_MAX: Final = 200
@@ -26,11 +26,17 @@ def name_of(record: SecurityRecord) -> str:
             return user_name(secrets.user)
         case QuotasRecord(quotas=quotas):
             return entity_name(quotas.entity)
+        case GroupRecord(group=group):
+            return group_name(group.group_id)
 
 
 def pattern_name(key: PatternKey) -> str:
     resource_type, name, pattern_type = key
     return _bounded(f"{resource_type.name.lower()}:{pattern_type.name.lower()}:{quote(name, safe='')}")
+
+
+def group_name(group_id: str) -> str:
+    return user_name(group_id)
 
 
 def user_name(user: str) -> str:

@@ -16,6 +16,7 @@ import msgspec
 
 from controller.core.effects import ProbeBroker
 from springtide.contract.epochs import NO_BROKER_EPOCH, BrokerEpoch
+from springtide.contract.groups import GroupConfigs
 from springtide.contract.partition_state import PartitionKey, PartitionState, TopicState
 from springtide.contract.security import UNKNOWN_USERS, AclsOfPattern, EntityQuotas, UserSecrets
 from springtide.contract.session import (
@@ -103,6 +104,7 @@ class Cause(StrEnum):
     ACLS_ALTERED = "acls_altered"
     USER_ALTERED = "user_altered"
     QUOTAS_ALTERED = "quotas_altered"
+    GROUP_CONFIGURED = "group_configured"
     #: An operator rebuilt the rows of a cluster whose ZooKeeper went back, from what its brokers hold.
     METADATA_RECOVERED = "metadata_recovered"
     #: An operator finalized an upgrade: what is new in the release is written from now on.
@@ -407,7 +409,19 @@ class QuotasRecord(msgspec.Struct, frozen=True, kw_only=True, tag="quotas"):
         return not self.quotas.quotas
 
 
-SecurityRecord = AclsRecord | UserRecord | QuotasRecord
+class GroupRecord(msgspec.Struct, frozen=True, kw_only=True, tag="group"):
+    """The settings that a group has of its own; without any, its row goes. Since level 3."""
+
+    group: GroupConfigs
+    change: Change
+
+    @property
+    def is_removal(self) -> bool:
+        return not self.group.configs
+
+
+#: What has a row by a name of core/names.py.
+SecurityRecord = AclsRecord | UserRecord | QuotasRecord | GroupRecord
 Record = (
     ClusterRecord
     | MemberRecord
@@ -421,6 +435,7 @@ Record = (
     | AclsRecord
     | UserRecord
     | QuotasRecord
+    | GroupRecord
 )
 
 

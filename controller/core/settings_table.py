@@ -367,3 +367,10 @@ BROKER_SETTINGS: dict[str, Setting] = _BROKERS_OWN | {
     for name, setting in CLUSTER_SETTINGS.items()
     if name not in _BROKERS_OWN
 }
+
+#: Of groups of the `consumer` protocol (KIP-848), within Kafka's default bounds (KIP-1240).
+GROUP_SETTINGS: dict[str, Setting] = {
+    "consumer.session.timeout.ms": Setting("int", "45000", low=45_000, high=60_000),
+    "consumer.heartbeat.interval.ms": Setting("int", "5000", low=5_000, high=15_000),
+    "consumer.assignment.interval.ms": Setting("int", "1000", high=15_000),
+}

@@ -22,6 +22,7 @@ from controller.core.image import ClusterImage, check_member
 from controller.core.records import BrokerRegistration, Member, MemberKind
 from springtide.contract.epochs import NO_BROKER_EPOCH, BrokerEpoch, ControllerEpoch
 from springtide.contract.errors import ControllerError
+from springtide.contract.groups import GroupConfigs
 from springtide.contract.partition_state import PartitionKey, PartitionState, TopicState
 from springtide.contract.security import (
     UNKNOWN_USERS,
@@ -92,7 +93,7 @@ def plan_update(
             assert isinstance(key, str)
             topic = image.topics.get(key)
             size += 0 if topic is None or topic.deleting else topic.partitions
-        elif kind in ("partition", "acls", "user", "quotas") and key not in seen:
+        elif kind in ("partition", "acls", "user", "quotas", "group") and key not in seen:
             seen.add(key)
             size += 1
         to_sequence += 1
@@ -128,6 +129,7 @@ def build_range(
             acls=tuple(image.acls.values()),
             users=_all_users(image) if update.has_secrets else (),
             quotas=tuple(image.quotas.values()),
+            group_configs=tuple(image.group_configs.values()) or msgspec.UNSET,
             lineage=lineage,
             records=image.records_before + update.to_sequence,
             level=image.level,
@@ -144,6 +146,7 @@ def build_range(
     acls: dict[object, AclsOfPattern] = {}
     users: dict[str, UserSecrets] = {}
     quotas: dict[QuotaEntity, EntityQuotas] = {}
+    groups: dict[str, GroupConfigs] = {}
     for kind, key in changes[: update.to_sequence - update.from_sequence]:
         match kind, key:
             case "partition", (str(topic_id), int(number)):
@@ -182,6 +185,8 @@ def build_range(
                 users[user] = of_unknown or image.users.get(user) or UserSecrets(user=user)
             case "quotas", QuotaEntity() as entity:
                 quotas[entity] = image.quotas.get(entity) or EntityQuotas(entity=entity)
+            case "group", str(group_id):
+                groups[group_id] = image.group_configs.get(group_id) or GroupConfigs(group_id=group_id)
             case _:
                 pass
     return UpdateBatch(
@@ -200,6 +205,7 @@ def build_range(
         acls=tuple(acls.values()),
         users=tuple(users.values()),
         quotas=tuple(quotas.values()),
+        group_configs=tuple(groups.values()) or msgspec.UNSET,
         lineage=lineage,
         records=image.records_before + update.to_sequence,
         level=image.level,

@@ -20,7 +20,7 @@ from controller.core.last_hour import (
     TopicSample,
 )
 from controller.core.loss import CandidateLoss, LossPreview
-from controller.core.names import entity_name, user_name
+from controller.core.names import entity_name, group_name, user_name
 from controller.core.preflight import CheckState, PreflightCheck
 from controller.core.reassignment_progress import ReassignmentProgress, TargetProgress
 from controller.core.records import BrokerRegistration, Change, CoordinatorRegistration

@@ -18,6 +18,7 @@ from controller.core.settings_table import (
     BROKER_SETTINGS,
     CLUSTER_PROTECTED,
     CLUSTER_SETTINGS,
+    GROUP_SETTINGS,
     TOPIC_SETTINGS,
     Setting,
 )

@@ -30,6 +30,7 @@ from controller.core.records import (
     Cause,
     Change,
     ClusterRecord,
+    GroupRecord,
     LevelRecord,
     MemberKind,
     MemberRecord,
@@ -579,7 +580,7 @@ class ClusterStore:
                 self._put_entity(member_path(self.cluster, member.kind, member.member_id), record, batch)
             case RemoveMemberRecord(kind=kind, member_id=member_id):
                 self._remove_entity(member_path(self.cluster, kind, member_id), batch)
-            case AclsRecord() | UserRecord() | QuotasRecord():
+            case AclsRecord() | UserRecord() | QuotasRecord() | GroupRecord():
                 path = security_path(self.cluster, record)
                 if not record.is_removal:
                     self._make_folder(folder_path(self.cluster, folder_of(record)), batch)

@@ -18,6 +18,7 @@ from controller.core.records import (
     AclsRecord,
     Change,
     ClusterRecord,
+    GroupRecord,
     LevelRecord,
     MemberRecord,
     PartitionRecord,
@@ -83,7 +84,7 @@ class Published:
                     self._remember((Entity.CLUSTER, self.cluster), change, number)
             case UserRecord(is_of_unknown=True) | ProducerIdsRecord() | UpgradeRecord():
                 pass  # A key that is made once, and blocks of numbers, have no history.
-            case AclsRecord() | UserRecord() | QuotasRecord():
+            case AclsRecord() | UserRecord() | QuotasRecord() | GroupRecord():
                 self._replay_security(record, number)
             case _:
                 assert_never(record)
@@ -141,7 +142,7 @@ def observe(published: Published, record: Record, number: int) -> PersistedChang
             return PersistedChange(record, number, previous)
         case UserRecord(is_of_unknown=True) | ProducerIdsRecord() | UpgradeRecord():
             return None
-        case AclsRecord() | UserRecord() | QuotasRecord():
+        case AclsRecord() | UserRecord() | QuotasRecord() | GroupRecord():
             entity, entity_id, _ = _secured(record)
             return PersistedChange(record, number, published.secured.get((entity, entity_id)))
         case _:
@@ -156,6 +157,8 @@ def _secured(record: SecurityRecord) -> tuple[Entity, str, msgspec.Struct]:
             return Entity.USER, name_of(record), secrets
         case QuotasRecord(quotas=quotas):
             return Entity.QUOTAS, name_of(record), quotas
+        case GroupRecord(group=group):
+            return Entity.GROUP, name_of(record), group
 
 
 class AuditedCluster(msgspec.Struct, frozen=True, kw_only=True):
@@ -226,7 +229,7 @@ def render(
         case ClusterRecord() | LevelRecord():
             known = before if isinstance(before, AuditedCluster) else _NO_CLUSTER
             entity, entity_id, after = Entity.CLUSTER, cluster, known.after(record)
-        case AclsRecord() | UserRecord() | QuotasRecord():
+        case AclsRecord() | UserRecord() | QuotasRecord() | GroupRecord():
             entity, entity_id, value = _secured(record)
             after = None if record.is_removal else value
         case ProducerIdsRecord() | UpgradeRecord():
@@ -273,12 +276,12 @@ def truth(published: Published, *, controller_epoch: ControllerEpoch) -> Iterato
                 after = image.coordinators[int(entity_id)]
             case Entity.TOPIC:
                 after = image.topics[entity_id]
-            case Entity.ACLS | Entity.USER | Entity.QUOTAS:
+            case Entity.ACLS | Entity.USER | Entity.QUOTAS | Entity.GROUP:
                 after = published.secured[entity, entity_id]
             case Entity.PARTITION:
                 raise AssertionError("partitions keep their changes apart")
-            case Entity.GROUP | Entity.TRANSACTION:
-                raise AssertionError("groups and transactions are coordinators'")
+            case Entity.TRANSACTION:
+                raise AssertionError("transactions are coordinators'")
             case _:
                 assert_never(entity)
         entities.append((entity, entity_id, change, version, after))

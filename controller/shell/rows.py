@@ -9,7 +9,7 @@
     /clusters/{cluster}/topics/{topic_id}                 TopicRecord; empty until the topic is announced
     /clusters/{cluster}/topics/{topic_id}/partitions-{n}  ChunkRow: partitions 100n .. 100n+99
     /clusters/{cluster}/producer_ids                      ProducerIdsRecord
-    /clusters/{cluster}/acls, users, quotas               security_rows.py
+    /clusters/{cluster}/acls, users, quotas, groups       security_rows.py
 
 JSON, to be read with any ZooKeeper shell. A chunk holds about a hundred partitions because a write costs
 ZooKeeper by the znode, not by the byte: a hundred thousand elections in chunks take a fraction of a second,

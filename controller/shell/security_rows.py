@@ -1,11 +1,12 @@
-"""The rows of ACLs, users and quotas in ZooKeeper, and their paths.
+"""The rows of ACLs, users, quotas and groups' settings in ZooKeeper, and their paths.
 
     /clusters/{cluster}/acls/{pattern}     AclsRow, if it is not in a chunk (acl_chunks.py)
     /clusters/{cluster}/users/{user}       UserRecord: secrets, in base64
     /clusters/{cluster}/quotas/{entity}    QuotasRecord
+    /clusters/{cluster}/groups/{group}     GroupRecord, since level 3
 
-The names are those of core/names.py. A pattern without bindings, a user without secrets and an entity without
-quotas have no row, and a folder is made with its first row.
+The names are those of core/names.py. A pattern without bindings, a user without secrets, an entity without
+quotas and a group without settings have no row, and a folder is made with its first row.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Final
 import msgspec
 
 from controller.core.names import name_of
-from controller.core.records import AclsRecord, Change, QuotasRecord, SecurityRecord, UserRecord
+from controller.core.records import AclsRecord, Change, GroupRecord, QuotasRecord, SecurityRecord, UserRecord
 from controller.shell.kept_fields import check_kept, reading
 from controller.shell.rows import cluster_path, encode_row, read_row, shorten
 from springtide.contract.security import AclsOfPattern
@@ -25,7 +26,8 @@ from springtide.security.acls.model import AclBinding, Operation, PatternType, P
 ACLS: Final = "acls"
 USERS: Final = "users"
 QUOTAS: Final = "quotas"
-FOLDERS: Final = (ACLS, USERS, QUOTAS)
+GROUPS: Final = "groups"
+FOLDERS: Final = (ACLS, USERS, QUOTAS, GROUPS)
 
 
 class BindingRow(msgspec.Struct, frozen=True, array_like=True):
@@ -64,6 +66,8 @@ def folder_of(record: SecurityRecord) -> str:
             return USERS
         case QuotasRecord():
             return QUOTAS
+        case GroupRecord():
+            return GROUPS
 
 
 def security_path(cluster: str, record: SecurityRecord) -> str:
@@ -105,6 +109,8 @@ def read_security(path: str, folder: str, data: bytes) -> tuple[SecurityRecord, 
             return read_acls(path, data)
         case "users":
             return read_row(path, data, UserRecord)
+        case "groups":
+            return read_row(path, data, GroupRecord)
         case _:
             return read_row(path, data, QuotasRecord)
 

@@ -22,6 +22,7 @@ class ResourceKind(WireWord):
 
     TOPIC = "topic"
     BROKER = "broker"
+    GROUP = "group"
     UNKNOWN = "unknown"
 
 
@@ -228,6 +229,7 @@ class ConfigSource(WireWord):
 
     TOPIC = "topic"
     BROKER = "broker"
+    GROUP = "group"
     CLUSTER = "cluster"
     DEFAULT = "default"
     UNKNOWN = "unknown"

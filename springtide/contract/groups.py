@@ -94,6 +94,13 @@ class GroupRebalance(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     awaited_total: int = 0
 
 
+class GroupConfigs(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings that a group has of its own, by Kafka's names; without any, it has none stored."""
+
+    group_id: str
+    configs: dict[str, str] = {}
+
+
 class GroupTrouble(msgspec.Struct, frozen=True, kw_only=True):
     """A group that an operator should look at: an alarm. code: `lag_grows`, `unsettled`,
     `offsets_pending`."""

@@ -27,6 +27,7 @@ from springtide.contract.epochs import (
     PartitionEpoch,
 )
 from springtide.contract.errors import ControllerAnswer
+from springtide.contract.groups import GroupConfigs
 from springtide.contract.partition_state import PartitionState, TopicState, WriterId
 from springtide.contract.security import AclsOfPattern, EntityQuotas, UserSecrets
 from springtide.contract.session import ListenerAddress, Witness
@@ -101,7 +102,7 @@ class UpdateBatch(ControllerAnswer, frozen=True, kw_only=True):
     kept_topics: ids of deleted topics whose logs are kept; no replica of them serves. UNSET: there are none.
     coordinators: those that are admitted; which shards they own is in the partitions' states.
     cluster_configs: cluster-wide defaults that brokers need (dotted Kafka names), whole; UNSET: unchanged.
-    acls, users, quotas: those that changed; one that is empty is gone.
+    acls, users, quotas, group_configs: those that changed; one that is empty is gone.
     lineage, records: what the broker will be a witness of (session.Witness).
     level: the cluster's feature level, by which the process writes from now on.
     """
@@ -121,6 +122,7 @@ class UpdateBatch(ControllerAnswer, frozen=True, kw_only=True):
     acls: tuple[AclsOfPattern, ...] = ()
     users: tuple[UserSecrets, ...] = ()
     quotas: tuple[EntityQuotas, ...] = ()
+    group_configs: tuple[GroupConfigs, ...] | msgspec.UnsetType = msgspec.UNSET
     records: int = -1
     level: Level = UNTOLD
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import TypeVar
 
+from springtide.contract.groups import GroupConfigs
 from springtide.contract.partition_state import PartitionKey, PartitionState, TopicState
 from springtide.contract.security import (
     UNKNOWN_USERS,
@@ -54,6 +55,7 @@ class ClusterView:
         "cluster_configs",
         "cluster_id",
         "coordinators",
+        "group_configs",
         "is_authorizer_on",
         "quotas",
         "topics",
@@ -79,6 +81,8 @@ class ClusterView:
         self.is_authorizer_on = False
         #: Another mapping after each change.
         self.quotas: dict[QuotaEntity, EntityQuotas] = {}
+        #: Of groups that have settings of their own, by id: another mapping after each change.
+        self.group_configs: dict[str, GroupConfigs] = {}
         self._topic_ids: dict[str, str] = {}
         self._partitions: dict[str, dict[int, PartitionState]] = {}
         self._lost_at_ms: dict[int, int] = {}
@@ -118,6 +122,11 @@ class ClusterView:
             for of_entity in batch.quotas:
                 _keep(quotas, of_entity.entity, of_entity, is_empty=not of_entity.quotas)
             self.quotas = quotas
+        if batch.full or batch.group_configs:
+            groups = {} if batch.full else dict(self.group_configs)
+            for group in batch.group_configs or ():
+                _keep(groups, group.group_id, group, is_empty=not group.configs)
+            self.group_configs = groups
         _update(self.brokers, batch.brokers, batch.removed_brokers)
         _update(self.coordinators, batch.coordinators, batch.removed_coordinators)
         for node_id in were_active:

@@ -38,6 +38,7 @@ from controller.core.records import (
     AclsRecord,
     Cause,
     ClusterRecord,
+    GroupRecord,
     LevelRecord,
     MemberKind,
     MemberRecord,
@@ -117,7 +118,7 @@ def row_key(record: Record) -> str:
             return f"topic/{record.topic_id}"
         case PartitionRecord():
             return f"partition/{record.state.topic_id}/{record.state.partition}"
-        case AclsRecord() | UserRecord() | QuotasRecord():
+        case AclsRecord() | UserRecord() | QuotasRecord() | GroupRecord():
             return f"security/{type(record).__name__}/{name_of(record)}"
         case _:
             assert_never(record)

@@ -89,7 +89,7 @@ class GroupMachine:
         if isinstance(event, TimerDue):
             self._on_timer(turn, event)
         elif isinstance(event, TopicsKnown):
-            self.registry.consumers.know(event.topics)
+            self.registry.consumers.know(event.topics, event.group_configs)
         else:
             _ON_REQUEST[type(event)](self.registry, turn, event)
         return turn.outcome()

@@ -26,6 +26,8 @@ class GroupOptions:
 
     session_timeout_ms_min, _max: group.min.session.timeout.ms, group.max.session.timeout.ms.
     initial_delay_ms: group.initial.rebalance.delay.ms. size_max: group.max.size.
+    consumer_session_bounds_ms, consumer_heartbeat_bounds_ms, assignment_interval_bounds_ms: of what groups
+        may have of their own (group.consumer.min.session.timeout.ms and so on).
     metadata_max: offset.metadata.max.bytes (Kafka counts characters, so do we).
     consumer_session_ms, consumer_heartbeat_ms, consumer_size_max, assignors, assignment_interval_ms: those of
         group.consumer.: session.timeout.ms, heartbeat.interval.ms, max.size, assignors (the first is that of
@@ -47,10 +49,13 @@ class GroupOptions:
     initial_delay_ms: int = 3_000
     size_max: int = 2**31 - 1
     consumer_session_ms: int = 45_000
+    consumer_session_bounds_ms: tuple[int, int] = (45_000, 60_000)
     consumer_heartbeat_ms: int = 5_000
+    consumer_heartbeat_bounds_ms: tuple[int, int] = (5_000, 15_000)
     consumer_size_max: int = 2**31 - 1
     assignors: tuple[str, ...] = ("uniform", "range")
     assignment_interval_ms: int = 1_000
+    assignment_interval_bounds_ms: tuple[int, int] = (0, 15_000)
     metadata_max: int = 4_096
     retention_ms: int = 7 * 24 * 60 * MINUTE_MS
     retention_check_ms: int = 10 * MINUTE_MS

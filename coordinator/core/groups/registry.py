@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from coordinator.core.group_records import GroupKey, StoredGroup, encode_group, encode_group_key
 from coordinator.core.groups.classic_moves import release
 from coordinator.core.groups.consumer.groups import ConsumerChanged, ConsumerGroups
+from coordinator.core.groups.consumer.settings import GroupSettings, settings_of
 from coordinator.core.groups.consumer.state import ConsumerGroup
 from coordinator.core.groups.history import History
 from coordinator.core.groups.options import GroupOptions
@@ -131,6 +132,10 @@ class Registry:
         self.unchecked: list[str] = []
         #: The same of producers whose transactions have ended here.
         self.unchecked_producers: list[int] = []
+
+    def settings_of(self, group_id: str) -> GroupSettings:
+        """Return the settings of a group of the `consumer` protocol."""
+        return settings_of(self.options, self.consumers.configs.get(group_id, {}))
 
     # --- groups ------------------------------------------------------------------------------------
 

@@ -15,21 +15,29 @@ _WHOSE = (
     argument("--broker", type=id_number, metavar="ID", help="this broker's"),
     argument("--defaults", action="store_true", help="the cluster's: defaults of its topics and brokers"),
 )
+_WHOSE_OR_GROUPS = (
+    *_WHOSE,
+    argument("--group", metavar="GROUP", help="this group's, of the consumer protocol"),
+)
 _NAME = argument("name", metavar="NAME", help="the setting's name, such as min.insync.replicas")
 
 
 def _holder(options: Namespace) -> tuple[object, ...]:
+    group = getattr(options, "group", None)
     whose = [
         names
         for names, is_given in (
             (("topics", options.topic), options.topic is not None),
             (("brokers", options.broker), options.broker is not None),
+            ((), group is not None),
             ((), options.defaults),
         )
         if is_given
     ]
     if len(whose) != 1:
         raise UsageError("say whose settings: one of --topic, --broker and --defaults")
+    if group is not None:
+        return ("clusters", options.cluster, "group-configs", group)
     return ("clusters", options.cluster, *whose[0], "configs")
 
 
@@ -59,7 +67,7 @@ COMMANDS = (
         words=("configs", "list"),
         summary="List settings: what applies, and where it comes from",
         examples=("configs list --topic orders", "configs list --broker 3", "configs list --defaults"),
-        arguments=_WHOSE,
+        arguments=_WHOSE_OR_GROUPS,
         call=lambda options: get(*_holder(options)),
         columns=columns(
             "name value in-words=in_words source default cluster-config=cluster_config "
@@ -79,6 +87,7 @@ COMMANDS = (
         examples=(
             "configs alter --topic orders min.insync.replicas=2 --unset retention.ms --reason money",
             "configs alter --topic orders 'retention.ms=7 d' --dry-run",
+            "configs alter --group billing consumer.session.timeout.ms=60000",
             "configs alter --broker 3 follower.replication.throttled.rate=50000000",
             "configs alter --defaults log.retention.ms=3600000 --dry-run",
         ),
@@ -91,7 +100,7 @@ COMMANDS = (
                 type=setting,
                 help="a setting under Kafka's name, and its value; .ms also with units: 7 d, 1 h 30 min",
             ),
-            *_WHOSE,
+            *_WHOSE_OR_GROUPS,
             repeated(
                 "--unset",
                 metavar="NAME",

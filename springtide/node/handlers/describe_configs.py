@@ -30,6 +30,7 @@ SOURCES = {
     ConfigSource.BROKER: 2,
     ConfigSource.CLUSTER: 3,  # a dynamic default of all brokers
     ConfigSource.DEFAULT: 5,
+    ConfigSource.GROUP: 8,
     ConfigSource.UNKNOWN: 0,
 }
 TYPES = {

@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs: settings of topics, brokers and the cluster, to the controller (KIP-339).
+"""IncrementalAlterConfigs: settings of topics, brokers, groups and the cluster, to the controller (KIP-339).
 
 What is appended to a list, or subtracted from it, the controller applies to the value that it knows.
 """
@@ -28,7 +28,7 @@ from springtide.wire.messages import (
     IncrementalAlterConfigsResponse,
 )
 
-KINDS = {2: ResourceKind.TOPIC, 4: ResourceKind.BROKER}
+KINDS = {2: ResourceKind.TOPIC, 4: ResourceKind.BROKER, 32: ResourceKind.GROUP}
 """Kafka's resource types that have settings here."""
 SET, DELETE, APPEND, SUBTRACT = range(4)
 Changes = Mapping[str, str | ListChange | None]
@@ -168,6 +168,8 @@ def denial_of_resource(
         return denial(request, operation, ResourceType.TOPIC, resource.resource_name)
     if kind is ResourceKind.BROKER:
         return denial(request, operation, ResourceType.CLUSTER, CLUSTER_NAME)
+    if kind is ResourceKind.GROUP:
+        return denial(request, operation, ResourceType.GROUP, resource.resource_name)
     return None
 
 

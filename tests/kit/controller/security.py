@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from base64 import b64encode
 
-from controller.core.records import AclsRecord, Cause, Change, QuotasRecord, UserRecord
+from controller.core.records import AclsRecord, Cause, Change, GroupRecord, QuotasRecord, UserRecord
+from springtide.contract.groups import GroupConfigs
 from springtide.contract.security import (
     AclsOfPattern,
     EntityQuotas,
@@ -59,6 +60,12 @@ def acls_record(name: str, *lines: str) -> AclsRecord:
 
 def user_record(user: str, *scram: ScramSecret) -> UserRecord:
     return UserRecord(secrets=UserSecrets(user=user, scram=scram), change=_change(Cause.USER_ALTERED))
+
+
+def group_record(group_id: str, **configs: str) -> GroupRecord:
+    return GroupRecord(
+        group=GroupConfigs(group_id=group_id, configs=configs), change=_change(Cause.GROUP_CONFIGURED)
+    )
 
 
 def quotas_record(entity: QuotaEntity, **quotas: float) -> QuotasRecord:

@@ -41,6 +41,7 @@ class ConsumerDesk(GroupDesk):
 
     def __init__(self, *topics: KnownTopic, options: GroupOptions | None = None) -> None:
         self.topics = {one.name: one for one in topics}
+        self.group_configs: dict[str, dict[str, str]] = {}
         super().__init__(options)
 
     def open(self) -> None:
@@ -49,7 +50,7 @@ class ConsumerDesk(GroupDesk):
 
     def know(self, *topics: KnownTopic) -> None:
         self.topics = {one.name: one for one in topics}
-        self.step(TopicsKnown(self.topics))
+        self.step(TopicsKnown(self.topics, self.group_configs))
 
     def start_beat(self, member_id: str, epoch: int, **said: Any) -> int:
         request = ConsumerHeartbeat(

@@ -91,18 +91,21 @@ class LiveGroup:
 
 class ConsumerGroups:
     """topics: by name; None: they are not known yet, and no group can be served: it would look as if its
-    topics had been deleted. topics_version: rises with each change of them."""
+    topics had been deleted. topics_version: rises with each change of them. configs: settings of groups that
+    have some of their own."""
 
-    __slots__ = ("_names", "live", "store", "topics", "topics_version")
+    __slots__ = ("_names", "configs", "live", "store", "topics", "topics_version")
 
     def __init__(self, store: ConsumerStore) -> None:
         self.store = store
         self.live: dict[str, LiveGroup] = {}
         self.topics: Mapping[str, KnownTopic] | None = None
         self.topics_version = 0
+        self.configs: Mapping[str, Mapping[str, str]] = {}
         self._names: dict[UUID, str] = {}
 
-    def know(self, topics: Mapping[str, KnownTopic]) -> None:
+    def know(self, topics: Mapping[str, KnownTopic], configs: Mapping[str, Mapping[str, str]]) -> None:
+        self.configs = configs
         if topics != self.topics:
             self.topics = topics
             self.topics_version += 1

@@ -27,7 +27,6 @@ from coordinator.core.groups.consumer.state import AWAY, ConsumerGroup, Member, 
 from coordinator.core.groups.consumer.store import bytes_of
 from coordinator.core.groups.consumer.targets import assign_if_due, preferred_assignor, write
 from coordinator.core.groups.history import Cause
-from coordinator.core.groups.options import GroupOptions
 from coordinator.core.groups.registry import Registry, Turn
 from springtide.wire.errors import ErrorCode
 
@@ -163,7 +162,8 @@ def _beat(
     write(registry, turn, draft, member_id)
     turn.waits = registry.consumers.store.is_under_way(group_id, member_id)
     live = registry.consumers.live_group(group_id).members[member_id]
-    return _reply(registry.options, live, request, member_id, current, is_behind=is_behind)
+    heartbeat_ms = registry.settings_of(group_id).heartbeat_ms
+    return _reply(heartbeat_ms, live, request, member_id, current, is_behind=is_behind)
 
 
 def _said(about: ConsumerMember, request: ConsumerHeartbeat) -> ConsumerMember:
@@ -242,7 +242,7 @@ def _topic_ids(registry: Registry, draft: Draft, about: ConsumerMember) -> froze
 
 
 def _reply(
-    options: GroupOptions,
+    heartbeat_ms: int,
     live: LiveMember,
     request: ConsumerHeartbeat,
     member_id: str,
@@ -261,6 +261,6 @@ def _reply(
         ErrorCode.NONE,
         member_id,
         current.epoch,
-        options.consumer_heartbeat_ms,
+        heartbeat_ms,
         has if is_told else None,
     )

@@ -77,7 +77,7 @@ def on_consumer_session_timer(registry: Registry, turn: Turn, due: ConsumerSessi
         keep_alive(registry, turn, due.group_id, due.member_id)
     else:
         note_silence(registry, turn, due.group_id, due.member_id)
-        about, session_ms = group.members[due.member_id].about, registry.options.consumer_session_ms
+        about, session_ms = group.members[due.member_id].about, registry.settings_of(due.group_id).session_ms
         _give_up(registry, turn, group, causes.silent(due.member_id, about, session_ms))
 
 

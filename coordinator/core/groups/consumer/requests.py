@@ -15,9 +15,11 @@ LEAVING = -1
 
 
 class TopicsKnown(Struct, frozen=True):
-    """The event of newer metadata. topics: all that clients may consume, by name."""
+    """The event of newer metadata. topics: all that clients may consume, by name. group_configs: the settings
+    of all groups that have some of their own, by id."""
 
     topics: Mapping[str, KnownTopic]
+    group_configs: Mapping[str, Mapping[str, str]] = {}
 
 
 class ConsumerHeartbeat(Struct, frozen=True, kw_only=True):

@@ -17,7 +17,7 @@ def keep_alive(registry: Registry, turn: Turn, group_id: str, member_id: str) ->
     """Let a member's session begin again. The timer moves only if it would come too late: one that comes too
     early is set again when it is due, so that a heartbeat costs none."""
     live = registry.consumers.live_group(group_id).members.setdefault(member_id, LiveMember())
-    live.expires_ms = turn.now_ms + registry.options.consumer_session_ms
+    live.expires_ms = turn.now_ms + registry.settings_of(group_id).session_ms
     if live.timer_ms is None or live.timer_ms > live.expires_ms:
         set_session_timer(turn, group_id, member_id, live)
 

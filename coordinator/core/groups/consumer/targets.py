@@ -39,7 +39,8 @@ def assign_if_due(registry: Registry, turn: Turn, draft: Draft) -> None:
     members = draft.members()
     wait_ms = 0
     if live.targeted_ms is not None and members:
-        wait_ms = live.targeted_ms + registry.options.assignment_interval_ms - turn.now_ms
+        interval_ms = registry.settings_of(draft.group.group_id).assignment_interval_ms
+        wait_ms = live.targeted_ms + interval_ms - turn.now_ms
     timer = NextTarget(draft.group.group_id)
     if wait_ms > 0:
         turn.timers[timer] = turn.now_ms + wait_ms
@@ -83,7 +84,9 @@ def write(registry: Registry, turn: Turn, draft: Draft, member_id: str = "") -> 
 def on_next_target(registry: Registry, turn: Turn, group_id: str) -> None:
     group = registry.consumers.store.latest(group_id)
     if registry.consumers.topics is None:
-        turn.timers[NextTarget(group_id)] = turn.now_ms + registry.options.assignment_interval_ms
+        turn.timers[NextTarget(group_id)] = (
+            turn.now_ms + registry.settings_of(group_id).assignment_interval_ms
+        )
     elif group is not None:
         draft = Draft(group)
         assign_if_due(registry, turn, draft)

@@ -13,6 +13,7 @@ from controller.core.configs import honoured_names
 from controller.core.events import ConfigureCluster
 from controller.core.settings_table import TOPIC_SETTINGS
 from controller.database.idempotency import CLAIM_MS
+from springtide.levels import CONSUMER_GROUPS
 from tests.kit.admin_api.rest import Rest, controller, pointers, problem, silence
 from tests.kit.memory.zookeeper import MemoryZooKeeper
 
@@ -391,3 +392,23 @@ async def test_a_raised_minimum_that_a_broker_has_not_applied_is_stored_and_said
         assert again.status_code == 200, again.text
         rows = [row for row in await rest.recorded(kind="request") if row["cause"].startswith("alter")]
         assert [row["outcome"]["outcome"] for row in rows] == ["succeeded"] * 2
+
+
+async def test_a_groups_settings_are_listed_and_changed_under_any_id(zookeeper: MemoryZooKeeper) -> None:
+    async with controller(zookeeper) as rest:
+        await rest.form()
+        path = "/clusters/prod/group-configs/a%2Fb"
+        listed = (await rest.client.get(path)).json()["items"]
+        assert [(item["name"], item["value"], item["source"]) for item in listed] == [
+            ("consumer.assignment.interval.ms", "1000", "default"),
+            ("consumer.heartbeat.interval.ms", "5000", "default"),
+            ("consumer.session.timeout.ms", "45000", "default"),
+        ]
+        rest.engine.cluster("prod").decided.level = CONSUMER_GROUPS.since
+        session = {"configs": {"consumer.session.timeout.ms": "50 s"}}
+        altered = await rest.client.post(f"{path}:alter", json=session)
+        assert altered.json()["items"][0]["value"] == "50000", altered.text
+        shown = (await rest.client.get(path)).json()["items"][-1]
+        assert (shown["value"], shown["source"], shown["default"]) == ("50000", "group", "45000")
+        too_short = {"configs": {"consumer.session.timeout.ms": "5000"}}
+        assert problem(await rest.client.post(f"{path}:alter", json=too_short))[1] == "invalid_config"

@@ -19,6 +19,7 @@ from springtide.contract.administration import (
     AdminResponse,
     AlterConfigsCall,
     AlterReassignmentsCall,
+    ConfigSource,
     ConfigsToAlter,
     ConfigsToDescribe,
     CreatePartitionsCall,
@@ -38,6 +39,7 @@ from springtide.contract.administration import (
 )
 from springtide.contract.epochs import BrokerEpoch
 from springtide.contract.lag_report import LagReport, ReplicaLogEnd
+from springtide.levels import CONSUMER_GROUPS
 from tests.kit.admin_api.coordinators import Coordinator
 from tests.kit.admin_api.rest import Rest, controller, problem, silence, speaking
 from tests.kit.memory.zookeeper import MemoryZooKeeper
@@ -811,3 +813,25 @@ async def test_the_setting_of_first_use_is_enough_where_administration_needs_tok
         assert codes(await outcomes(rest, first_use("orders"), headers=HEADERS)) == [0]
     async with controller(zookeeper, settings=ApiSettings(read_only=True)) as rest:
         assert codes(await outcomes(rest, first_use("payments"))) == [44]
+
+
+async def test_groups_have_settings_of_their_own(zookeeper: MemoryZooKeeper) -> None:
+    async with controller(zookeeper) as rest:
+        await rest.form()
+        name = "consumer.session.timeout.ms"
+
+        def alter(group_id: str, value: str | None) -> AlterConfigsCall:
+            one = ConfigsToAlter(kind=ResourceKind.GROUP, name=group_id, configs={name: value})
+            return AlterConfigsCall(resources=(one,))
+
+        assert codes(await outcomes(rest, alter("g", "50000"))) == [40], "below the level"
+        rest.engine.cluster("prod").decided.level = CONSUMER_GROUPS.since
+        assert codes(await outcomes(rest, alter("g", "50000"))) == [0]
+        assert codes(await outcomes(rest, alter("g", "61000"))) == [40]
+        assert codes(await outcomes(rest, alter("", "50000"))) == [42]
+        asked = ConfigsToDescribe(kind=ResourceKind.GROUP, name="g", names=None)
+        (described,) = await outcomes(rest, DescribeConfigsCall(resources=(asked,)))
+        by_name = {config.name: config for config in described.configs}
+        assert (by_name[name].value, by_name[name].source) == ("50000", ConfigSource.GROUP)
+        assert [one.value for one in by_name[name].synonyms] == ["50000", "45000"]
+        assert by_name["consumer.heartbeat.interval.ms"].source is ConfigSource.DEFAULT

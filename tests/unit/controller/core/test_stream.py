@@ -11,6 +11,7 @@ from controller.core.events import (
     AlterQuotas,
     AlterUsers,
     ConfigureCluster,
+    ConfigureGroup,
     RemoveMember,
     UserToAlter,
 )
@@ -19,9 +20,11 @@ from controller.core.records import Cause, Change, CoordinatorRegistration, Memb
 from controller.core.stream import build_range, plan_update
 from springtide.contract.administration import QuotasToAlter
 from springtide.contract.epochs import BrokerEpoch, ControllerEpoch
+from springtide.contract.groups import GroupConfigs
 from springtide.contract.partition_state import PartitionState, TopicState
 from springtide.contract.security import QuotaEntity, UserSecrets, key_of_unknown_users
 from springtide.contract.updates import BrokerEndpoint, PollRequest, UpdateBatch
+from springtide.levels import CONSUMER_GROUPS
 from springtide.node.cluster_view import ClusterView
 from springtide.security.acls.model import AclFilter, PatternType, ResourceType
 from tests.kit.controller.core_cluster import Cluster, topic_id
@@ -458,3 +461,17 @@ def test_a_coordinator_that_only_registered_is_told_no_secrets() -> None:
     told = answer(cluster, msgspec.structs.replace(request, applied_sequence=position))
     assert [secrets.user for secrets in told.users] == ["alice"]
     assert [(one.broker_id, one.may_join) for one in told.coordinators] == [(1001, False)]
+
+
+def test_settings_of_groups_are_told_as_they_change() -> None:
+    cluster = Cluster()
+    cluster.image.level = CONSUMER_GROUPS.since
+    for value in ("50000", "60000", None):
+        configs = {"consumer.session.timeout.ms": value}
+        cluster.step(ConfigureGroup(wall_ms=0, actor="ann", group_id="g", configs=configs))
+        position = cluster.image.sequence - 1
+        told = GroupConfigs(group_id="g", configs={} if value is None else configs)
+        assert answer(cluster, poll(cluster, applied=position)).group_configs == (told,)
+        full = answer(cluster, poll(cluster)).group_configs
+        assert full == (msgspec.UNSET if value is None else (told,))
+    assert answer(cluster, poll(cluster, applied=position - 3)).group_configs == (told,)

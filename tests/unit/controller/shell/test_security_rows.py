@@ -12,12 +12,13 @@ from controller.core.records import SecurityRecord
 from controller.shell.kept_fields import WrittenByNewer
 from controller.shell.security_rows import encode_security, folder_of, read_security, security_path
 from springtide.contract.security import QuotaEntity
-from tests.kit.controller.security import SHA_256, acls_record, quotas_record, user_record
+from tests.kit.controller.security import SHA_256, acls_record, group_record, quotas_record, user_record
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=50)
 RATES = st.floats(min_value=0.5, max_value=2.0**63, allow_nan=False)
 RECORDS: st.SearchStrategy[SecurityRecord] = st.one_of(
     st.builds(lambda user: user_record(user, SHA_256), NAMES),
+    st.builds(lambda group_id: group_record(group_id, interval="5"), NAMES),
     st.builds(
         lambda user, client_id, rate: quotas_record(
             QuotaEntity(user=user, client_id=client_id), request_percentage=rate

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from springtide.contract.epochs import BrokerEpoch, LeaderEpoch, PartitionEpoch
+from springtide.contract.groups import GroupConfigs
 from springtide.contract.partition_state import PartitionState, Shard, TopicState, WriterId
 from springtide.contract.security import (
     ALLOW_EVERYONE,
@@ -153,6 +154,18 @@ def test_an_empty_user_or_entity_is_gone() -> None:
         UpdateBatch(users=(UserSecrets(user="alice"),), quotas=(EntityQuotas(entity=entity),)), now_ms=0
     )
     assert (view.users, view.quotas) == ({}, {})
+
+
+def test_the_settings_of_groups_are_those_that_were_told_last() -> None:
+    view = ClusterView()
+    first, second = (GroupConfigs(group_id=name, configs={"x": "1"}) for name in "gh")
+    view.apply(UpdateBatch(group_configs=(first, second)), now_ms=0)
+    view.apply(UpdateBatch(), now_ms=0)
+    assert view.group_configs == {"g": first, "h": second}
+    view.apply(UpdateBatch(group_configs=(GroupConfigs(group_id="g"),)), now_ms=0)
+    assert view.group_configs == {"h": second}
+    view.apply(UpdateBatch(full=True), now_ms=0)
+    assert view.group_configs == {}
 
 
 def test_the_version_of_the_acls_grows_with_what_decides_and_with_nothing_else() -> None:

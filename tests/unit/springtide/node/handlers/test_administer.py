@@ -368,6 +368,7 @@ def test_incremental_alter_configs(version: int) -> None:
             resource(2, "orders", ("retention.ms", 0, "5"), ("flush.ms", 1, "ignored")),
             resource(2, "lists", ("cleanup.policy", 2, "compact, delete"), ("x.replicas", 3, "0:1")),
             resource(4, "", ("num.partitions", 0, "2")),
+            resource(32, "g", ("consumer.session.timeout.ms", 0, "50000")),
             resource(2, "a", ("flush.ms", 0, "1"), ("flush.ms", 1, None)),
             resource(2, "b", ("flush.ms", 0, None)),
             resource(2, "c", ("cleanup.policy", 2, None)),
@@ -377,7 +378,7 @@ def test_incremental_alter_configs(version: int) -> None:
         ],
         "validate_only": True,
     }
-    way = Forwarded(DONE, DONE, REFUSED)
+    way = Forwarded(DONE, DONE, REFUSED, DONE)
     answer = ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, version, fields, way)
     (call,) = way.calls
     assert call.validate_only
@@ -392,9 +393,10 @@ def test_incremental_alter_configs(version: int) -> None:
             },
         ),
         ("broker", "", {"num.partitions": "2"}),
+        ("group", "g", {"consumer.session.timeout.ms": "50000"}),
     ]
-    assert [one.error_code for one in answer.responses] == [42, 0, 0, 40, 42, 42, 42, 42, 42, 42]
-    assert [one.resource_type for one in answer.responses] == [8, 2, 2, 4, 2, 2, 2, 2, 2, 2]
+    assert [one.error_code for one in answer.responses] == [42, 0, 0, 40, 0, 42, 42, 42, 42, 42, 42]
+    assert [one.resource_type for one in answer.responses] == [8, 2, 2, 4, 32, 2, 2, 2, 2, 2, 2]
     assert answer.responses[-1].error_message == "Each resource must appear at most once."
 
 
@@ -448,7 +450,7 @@ def test_describe_configs(version: int) -> None:
     )
     fields: dict[str, Any] = {
         "resources": [
-            {"resource_type": 32, "resource_name": "group", "configuration_keys": None},
+            {"resource_type": 16, "resource_name": "metrics", "configuration_keys": None},
             {"resource_type": 2, "resource_name": "orders", "configuration_keys": ("retention.ms",)},
         ],
         "include_synonyms": True,
@@ -459,8 +461,8 @@ def test_describe_configs(version: int) -> None:
     answer = ask(ApiKey.DESCRIBE_CONFIGS, version, fields, way)
     (call,) = way.calls
     assert [(one.name, one.names) for one in call.resources] == [("orders", ("retention.ms",))]
-    group, orders = answer.results
-    assert (group.error_code, group.configs) == (42, ())
+    metrics, orders = answer.results
+    assert (metrics.error_code, metrics.configs) == (42, ())
     (told,) = orders.configs
     assert (told.name, told.value, told.config_source, told.read_only) == ("retention.ms", "5", 1, False)
     assert [(one.name, one.value, one.source) for one in told.synonyms] == [
