@@ -90,6 +90,7 @@ def configuration() -> str:
     from controller.core.settings_table import (  # noqa: PLC0415
         BROKER_SETTINGS,
         CLUSTER_SETTINGS,
+        GROUP_SETTINGS,
         TOPIC_SETTINGS,
         Standing,
     )
@@ -125,6 +126,8 @@ def configuration() -> str:
         + "\n## A single broker\n\n"
         + "All others of a cluster are refused here, or taken at their defaults only.\n\n"
         + settings({name: one for name, one in BROKER_SETTINGS.items() if one.is_honoured})
+        + "\n## Groups of the `consumer` protocol\n\n"
+        + settings(GROUP_SETTINGS)
         + "\n## When a broker starts\n\n"
         + "`dataplane serve --config NAME=VALUE`, or `--config-file` with a server.properties.\n\n"
         + keys(BROKER_KEYS)

@@ -69,7 +69,7 @@ class GroupRebalance(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     own (`consumer` groups), when the last member left, or, if is_superseded, when the next rebalance began.
     reason: what began it; empty: not known, because the coordinator has taken the group over since.
 
-    Coordinators before 0.4 say no more. causes: the first of causes_total. assigned_ms: when the assignments
+    Coordinators before 0.3 say no more. causes: the first of causes_total. assigned_ms: when the assignments
     were made. to_move: how many partitions they give to other members than have them; moved: how many are
     there by now; -1: not known. moves: some of these. paused: partitions that stayed with their member, which
     did not consume them meanwhile, at most for paused_ms_max. awaited: the first of awaited_total.

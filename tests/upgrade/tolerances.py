@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from springtide.levels import KEPT_DELETED_TOPICS, TRANSACTIONS, Feature
+from springtide.levels import CONSUMER_GROUPS, KEPT_DELETED_TOPICS, TRANSACTIONS, Feature
 
 _IGNORED = "a field of a message: a process of 0.1 ignores what it does not know"
 _OF_TRANSACTIONS = "a field of a message, None or empty where no transaction is; 0.2 ignores it"
 _OF_RECEIVERS = "what a receiver makes of a word that it does not know; never sent, never stored"
+_OF_REBALANCES = "a field of a message, for people; 0.2 ignores it"
 _UNSET_AT_0 = "UNSET, and so not in the row, while the cluster is at level 0"
 
 NEW: Final[Mapping[str, str | Feature]] = {
@@ -40,6 +41,27 @@ NEW: Final[Mapping[str, str | Feature]] = {
     "Cause:topic_purged": KEPT_DELETED_TOPICS,
     "Cause:topic_expired": KEPT_DELETED_TOPICS,
     "Cause:upgrade_possible": "only in the row `upgrade`, which a controller of 0.1 does not read",
+    "Cause:group_configured": CONSUMER_GROUPS,
+    "UpdateBatch.group_configs": CONSUMER_GROUPS,
+    "ResourceKind:group": "asked by nodes that know it; a controller of 0.2 refuses what it does not know",
+    "ConfigSource:group": "told to nodes alone that ask for the settings of a group",
+    **{
+        f"GroupRebalance.{name}": _OF_REBALANCES
+        for name in (
+            "assigned_ms",
+            "assignor",
+            "awaited",
+            "awaited_total",
+            "causes",
+            "causes_total",
+            "is_superseded",
+            "moved",
+            "moves",
+            "paused",
+            "paused_ms_max",
+            "to_move",
+        )
+    },
     **{
         f"{name}:unknown": _OF_RECEIVERS
         for name in (

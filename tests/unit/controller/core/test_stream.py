@@ -470,7 +470,8 @@ def test_settings_of_groups_are_told_as_they_change() -> None:
         configs = {"consumer.session.timeout.ms": value}
         cluster.step(ConfigureGroup(wall_ms=0, actor="ann", group_id="g", configs=configs))
         position = cluster.image.sequence - 1
-        told = GroupConfigs(group_id="g", configs={} if value is None else configs)
+        left = {name: set_to for name, set_to in configs.items() if set_to is not None}
+        told = GroupConfigs(group_id="g", configs=left)
         assert answer(cluster, poll(cluster, applied=position)).group_configs == (told,)
         full = answer(cluster, poll(cluster)).group_configs
         assert full == (msgspec.UNSET if value is None else (told,))
