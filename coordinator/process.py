@@ -31,7 +31,7 @@ from coordinator.shell.log_ends import PartitionEnds
 from coordinator.shell.marker_sender import MarkerSender
 from coordinator.shell.peer_link import TransactionLink
 from coordinator.shell.shard_host import ShardHost
-from coordinator.shell.shard_metrics import collect_shards
+from coordinator.shell.shard_metrics import collect_groups, collect_shards
 from coordinator.shell.shards import Shards
 from springtide.contract.partition_state import WriterId
 from springtide.contract.session import BrokerStatus, HeartbeatResponse, LevelShards, RegisterResponse
@@ -258,6 +258,7 @@ class CoordinatorProcess:
         yield gauge("springtide_connections", "Connections open", self.server.connection_count)
         yield from collect_quotas(self.node.quotas)
         yield from collect_shards(self._topics)
+        yield from collect_groups(self.groups.seen)
         yield from self.markers.collect()
         stores = [machine.registry.store for machine in self._transaction_machines().values()]
         ids, partitions = sum(len(one.transactions) for one in stores), sum(one.partitions for one in stores)

@@ -35,10 +35,13 @@ sums."""
 
 @dataclass(frozen=True, slots=True)
 class SeenGroups:
-    """groups: by id. lags: by group, of the partitions whose leader told the end."""
+    """groups: by id. lags: by group, of the partitions whose leader told the end. rebalances: of groups of the
+    `consumer` protocol, since the process began; rebalances_per_s: since the look before."""
 
     groups: tuple[GroupFigures, ...] = ()
     lags: Mapping[str, Mapping[Place, Lag]] = field(default_factory=dict)
+    rebalances: int = 0
+    rebalances_per_s: float = 0.0
 
     def of(self, group: GroupFigures) -> Mapping[Place, Lag]:
         return self.lags.get(group.group_id, {})
@@ -54,6 +57,7 @@ class GroupWatch:
         self._lags = Lags()
         self._troubles = Troubles()
         self._news = LagNews()
+        self._looked_ms: int | None = None
         self.seen = SeenGroups()
 
     @property
@@ -72,7 +76,10 @@ class GroupWatch:
     async def look(self) -> None:
         """See all groups. Ends are asked after offsets are read, so that a lag is not below what it was."""
         groups: list[GroupFigures] = []
+        rebalances = 0
         for machine in self._machines():
+            history = machine.registry.history
+            rebalances, history.consumers_begun = rebalances + history.consumers_begun, 0
             groups += figures_of(machine.registry, self._clock.mono_ms(), self._clock.wall_ms())
             await trio.lowlevel.checkpoint()  # a shard is a millisecond
         # A dict, not a set: the order of a set of strings differs from process to process.
@@ -89,7 +96,14 @@ class GroupWatch:
                 seen_since = 0
                 await trio.lowlevel.checkpoint()
         self._lags.keep(lags, places)
-        self.seen = SeenGroups(tuple(sorted(groups, key=lambda group: group.group_id)), lags)
+        since_ms = seen_ms if self._looked_ms is None else self._looked_ms
+        self.seen = SeenGroups(
+            tuple(sorted(groups, key=lambda group: group.group_id)),
+            lags,
+            self.seen.rebalances + rebalances,
+            1_000 * rebalances / max(1, seen_ms - since_ms) if seen_ms > since_ms else 0.0,
+        )
+        self._looked_ms = seen_ms
         self._news.see(self.seen.groups, lags, seen_ms)
         totals = {group.group_id: _total(group, self.seen, ends) for group in groups if group.members}
         self._troubles.see(self.seen.groups, totals)

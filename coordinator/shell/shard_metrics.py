@@ -8,7 +8,9 @@ from typing import Final
 
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from coordinator.core.groups.consumer.state import ConsumerGroupState
 from coordinator.core.shard import ShardPhase
+from coordinator.shell.group_watch import SeenGroups
 from coordinator.shell.shard_host import ShardCounters, ShardHost
 from coordinator.shell.shards import Shards
 from springtide.node.sharding import GROUPS_TOPIC, TRANSACTIONS_TOPIC
@@ -77,6 +79,32 @@ def _as_kafka(prefix: str, hosts: Sequence[ShardHost], states: Counter[str]) -> 
         f"{prefix}_partition_load_time_avg",
         "Average opening of the shards that are served, ms",
         sum(openings_ms) / max(1, len(openings_ms)),
+    )
+
+
+def collect_groups(seen: SeenGroups) -> Iterator[Metric]:
+    """Yield how many groups this coordinator has, by protocol and state, as of its last look."""
+    prefix = _KAFKA[GROUPS_TOPIC]
+    states = Counter(group.state for group in seen.groups)
+    of_protocol = GaugeMetricFamily(f"{prefix}_group_count", "Groups", labels=["protocol"])
+    of_protocol.add_metric(["classic"], states[None])
+    of_protocol.add_metric(["consumer"], len(seen.groups) - states[None])
+    yield of_protocol
+    of_state = GaugeMetricFamily(
+        f"{prefix}_consumer_group_count", "Groups of the consumer protocol", labels=["state"]
+    )
+    for state in ConsumerGroupState:
+        of_state.add_metric([state.value.lower()], states[state])
+    yield of_state
+    yield gauge(
+        f"{prefix}_consumer_group_rebalance_count",
+        "How often the epoch of a group of the consumer protocol was raised, since the start",
+        seen.rebalances,
+    )
+    yield gauge(
+        f"{prefix}_consumer_group_rebalance_rate",
+        "The same a second, between the last two looks",
+        seen.rebalances_per_s,
     )
 
 

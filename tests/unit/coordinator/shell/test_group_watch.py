@@ -24,6 +24,7 @@ from springtide.node.cluster_view import ClusterView
 from springtide.node.net import SystemNet
 from springtide.wire.questions import Place
 from tests.kit.clocks import VirtualClock
+from tests.kit.coordinator.consumer_desk import ConsumerDesk, topic
 from tests.kit.coordinator.group_desk import GroupDesk
 
 TOPIC_ID = "T" * 21 + "A"
@@ -145,5 +146,20 @@ def test_looks_find_groups_that_fall_behind_and_groups_that_do_not_settle() -> N
         desk.start_join(new_id="b")
         assert await codes(11) == ["lag_grows", "unsettled"]
         assert told(watch.seen)["kafka_consumergroup_members"] == {("g",): 2}
+
+    trio.run(run, clock=trio.testing.MockClock(autojump_threshold=0))
+
+
+def test_rebalances_of_consumer_groups_are_counted_over_the_looks() -> None:
+    async def run() -> None:
+        desk, clock = ConsumerDesk(topic("t", 2)), VirtualClock()
+        watch = GroupWatch(lambda: [desk.machine], GrowingLog(clock), clock)
+        for member_id in ("a", "b"):
+            desk.join(member_id)
+            await watch.look()
+            await trio.sleep(2)
+        desk.beat("a", -1)
+        await watch.look()
+        assert (watch.seen.rebalances, watch.seen.rebalances_per_s) == (3, 0.5)
 
     trio.run(run, clock=trio.testing.MockClock(autojump_threshold=0))

@@ -5,9 +5,12 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
+from coordinator.core.groups.consumer.state import ConsumerGroupState
+from coordinator.core.groups.figures import GroupFigures
 from coordinator.core.shard import ShardPhase
+from coordinator.shell.group_watch import SeenGroups
 from coordinator.shell.shard_host import ShardCounters
-from coordinator.shell.shard_metrics import collect_shards
+from coordinator.shell.shard_metrics import collect_groups, collect_shards
 from springtide.node.sharding import GROUPS_TOPIC, TRANSACTIONS_TOPIC
 
 
@@ -52,3 +55,26 @@ def test_each_topic_is_told_by_itself() -> None:
     assert found["springtide_shard_openings_total", TRANSACTIONS_TOPIC] == 1
     assert found["springtide_shard_replay_lag_max", GROUPS_TOPIC] == 0
     assert ("springtide_shard_replay_lag_max", TRANSACTIONS_TOPIC) not in found, "one leader did not tell"
+
+
+def test_groups_are_counted_by_protocol_and_state() -> None:
+    states = (None, None, ConsumerGroupState.STABLE, ConsumerGroupState.EMPTY, ConsumerGroupState.STABLE)
+    groups = tuple(GroupFigures(str(number), 0, {}, state=state) for number, state in enumerate(states))
+    told = {
+        (sample.name.removeprefix("kafka_server_group_coordinator_metrics_"), *sample.labels.values()): (
+            sample.value
+        )
+        for family in collect_groups(SeenGroups(groups, {}, 7, 0.5))
+        for sample in family.samples
+    }
+    assert told == {
+        ("group_count", "classic"): 2,
+        ("group_count", "consumer"): 3,
+        ("consumer_group_count", "empty"): 1,
+        ("consumer_group_count", "assigning"): 0,
+        ("consumer_group_count", "reconciling"): 0,
+        ("consumer_group_count", "stable"): 2,
+        ("consumer_group_count", "dead"): 0,
+        ("consumer_group_rebalance_count",): 7,
+        ("consumer_group_rebalance_rate",): 0.5,
+    }

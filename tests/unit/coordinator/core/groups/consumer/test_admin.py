@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coordinator.core.groups.consumer.requests import DescribedConsumerGroup
+from coordinator.core.groups.consumer.state import ConsumerGroupState
 from coordinator.core.groups.figures import GroupFigures, figures_of
 from coordinator.core.groups.requests import ListedGroup
 from springtide.wire.errors import ErrorCode
@@ -54,4 +55,6 @@ def test_describe_groups_knows_no_group_of_this_protocol(desk: ConsumerDesk) -> 
 
 def test_members_are_counted(desk: ConsumerDesk) -> None:
     desk.join("a")
-    assert figures_of(desk.machine.registry, 0, 0) == [GroupFigures(GROUP, 1, {})]
+    assert figures_of(desk.machine.registry, 0, 0) == [
+        GroupFigures(GROUP, 1, {}, state=ConsumerGroupState.STABLE)
+    ]
