@@ -34,6 +34,8 @@ class GroupPhase(StrEnum):
     EMPTY = "empty"
     PREPARING_REBALANCE = "preparing_rebalance"
     COMPLETING_REBALANCE = "completing_rebalance"
+    ASSIGNING = "assigning"
+    RECONCILING = "reconciling"
     UNKNOWN = "unknown"
 
 
@@ -42,8 +44,8 @@ class GroupSummary(LagView):
 
     group_id: str = Field(examples=["billing"])
     state: str = Field(
-        description="`stable`, `preparing_rebalance`, `completing_rebalance`; `empty`: no members, but "
-        "offsets",
+        description="`stable`, `preparing_rebalance`, `completing_rebalance`; of the `consumer` protocol "
+        "`assigning`, `reconciling` instead of these two; `empty`: no members, but offsets",
         examples=["stable"],
     )
     protocol_type: str = Field(

@@ -60,7 +60,17 @@ VERSIONS: Final[Mapping[ApiKey, int]] = {
     ApiKey.LIST_TRANSACTIONS: 1,
 }
 _GROUP_TYPES: Final = ("", "consumer")
-_STATES: Final = frozenset({"stable", "empty", "preparing_rebalance", "completing_rebalance", "dead"})
+_STATES: Final = frozenset(
+    {
+        "stable",
+        "empty",
+        "preparing_rebalance",
+        "completing_rebalance",
+        "assigning",
+        "reconciling",
+        "dead",
+    }
+)
 _ABSENT: Final = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.INVALID_GROUP_ID})
 _BUSY: Final = frozenset(
     {

@@ -35,8 +35,8 @@ sums."""
 
 @dataclass(frozen=True, slots=True)
 class SeenGroups:
-    """groups: by id. lags: by group, of the partitions whose leader told the end. rebalances: of groups of the
-    `consumer` protocol, since the process began; rebalances_per_s: since the look before."""
+    """groups: by id. lags: by group, of the partitions whose leader told the end. rebalances: of groups of
+    the `consumer` protocol, since the process began; rebalances_per_s: since the look before."""
 
     groups: tuple[GroupFigures, ...] = ()
     lags: Mapping[str, Mapping[Place, Lag]] = field(default_factory=dict)

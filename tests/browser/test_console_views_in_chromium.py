@@ -153,6 +153,55 @@ def test_a_group_is_found_and_looked_at_with_the_keyboard(browser: Browser, cann
     until("it is gone", lambda: "There is no consumer group" in browser.text("#view .body").capitalize())
 
 
+def test_a_group_tells_why_it_was_rebalanced_and_whom_it_waits_for(
+    browser: Browser, canned: CannedController
+) -> None:
+    (joined,) = canned.example("/clusters/prod/rebalances/{group_id}")["items"]
+    (cause,) = joined["causes"]
+    silent = "member app-2 sent no heartbeat for 45 s, its session; its last came from host /10.0.0.7"
+    move = {"from_member_id": "app-2", "to_member_id": "app-1", "count": 3, "unowned_ms_max": 46_200}
+    running = {
+        **joined,
+        "state": "under_way",
+        "ended_at": None,
+        "took_ms": None,
+        "causes": [{**cause, "kind": "silent", "text": silent}, {**cause, "text": HOSTILE}],
+        "causes_total": 3,
+        "partitions_to_move": 4,
+        "partitions_moved": 3,
+        "moves": [{**move, "partitions": []}],
+        "partitions_paused": 2,
+        "paused_ms_max": 900,
+        "waiting_for": [
+            {"member_id": HOSTILE, "since": joined["began_at"], "what": "to give up 1 partitions"},
+            {"member_id": None, "since": joined["began_at"], "what": "the next assignment"},
+        ],
+        "waiting_for_total": 12,
+    }
+    unknown = {**joined, "began_at": None, "took_ms": None, "reason": None, "partitions_moved": None}
+    items = [running, joined, {**unknown, "causes": [], "causes_total": 0}]
+    canned.put("/clusters/prod/rebalances/billing", {"items": items})
+    browser.look(width=DESK, dark=False)
+    browser.open(f"{canned.url}/#prod/groups/billing")
+    table = "#view [aria-label=Rebalances] tbody tr"
+    until("its rebalances", lambda: len(browser.texts(table)) == 3)
+    lines = browser.texts(f"{table}:first-child td:nth-child(2) li")
+    assert lines[:3] == [silent.capitalize()[:1] + silent[1:], HOSTILE, "and 1 more cause"]
+    assert lines[3].startswith(f"Waits for member {HOSTILE} to give up 1 partitions, since ")
+    assert lines[4].startswith("Waits for the next assignment, since ")
+    assert lines[5] == "and for 10 more"
+    assert browser.texts(f"{table}:first-child td:last-child li") == [
+        "3 of 4 partitions so far",
+        "3 partitions from app-2 to app-1\nwithout a member for 46 s at most",
+        "2 partitions stood still for 900 ms at most",
+    ]
+    assert browser.texts(f"{table}:last-child td") == ["Not known", "\N{EN DASH}", "unknown"]
+    browser.screenshot("console-rebalances")
+    assert browser.complaints() == []
+    canned.put("/clusters/prod/rebalances/billing", {"items": []})
+    until("none", lambda: "None that was reported" in browser.text("#view .body"))
+
+
 def test_transactions_that_linger_and_hang_are_found_and_looked_at(
     browser: Browser, canned: CannedController
 ) -> None:

@@ -8,12 +8,13 @@ import { capital, count, duration, plural } from "./format.js";
 import { hourOf } from "./hour.js";
 import { listView, narrow } from "./lists.js";
 import { behind, behindInTime, untilGone } from "./readers.js";
+import { rebalancesOf } from "./rebalances.js";
 import { hrefOf } from "./route.js";
 import { badge, table } from "./tables.js";
 import { figures } from "./topics.js";
 
 const ROWS_SHOWN = 500;
-const STATES = ["stable", "empty", "preparing_rebalance", "completing_rebalance"];
+const STATES = ["stable", "empty", "preparing_rebalance", "completing_rebalance", "assigning", "reconciling"];
 
 export const groupsView = listView({
   noun: "groups",
@@ -51,11 +52,15 @@ export const groupView = {
   },
   async ask({ path, route }) {
     const id = encodeURIComponent(route.id);
-    const [told, hour] = await Promise.all([coordinatorsTold(`${path}/groups/${id}`), ask(`${path}/history/groups/${id}`)]);
-    return { ...told, hour };
+    const [told, hour, rebalances] = await Promise.all([
+      coordinatorsTold(`${path}/groups/${id}`),
+      ask(`${path}/history/groups/${id}`),
+      ask(`${path}/rebalances/${id}`),
+    ]);
+    return { ...told, hour, rebalances };
   },
-  draw(body, { body: group, failure, hour }, { cluster }) {
-    if (failure) return show(body, unknown(failure));
+  draw(body, { body: group, failure, hour, rebalances }, { cluster }) {
+    if (failure) return show(body, unknown(failure), h("h2", {}, "Rebalances"), rebalancesOf(rebalances));
     const names = new Map(group.members.map((member) => [member.member_id, member.client_id]));
     return show(
       body,
@@ -72,6 +77,8 @@ export const groupView = {
       ]),
       h("h2", {}, "The last hour"),
       hourOf("group", `${cluster.name} ${group.group_id}`, hour, body.clientWidth),
+      h("h2", {}, "Rebalances"),
+      rebalancesOf(rebalances),
       h("h2", {}, "Members"),
       group.members.length === 0 ? h("p", { class: "empty" }, "None. Its offsets can be reset, and it can be deleted.") : memberTable(group),
       h("h2", {}, "Partitions"),
