@@ -3,7 +3,7 @@
 import { actionButton } from "./actions.js";
 import { ask } from "./api.js";
 import { deleteGroup, resetOffsets } from "./changes.js";
-import { ago, h, show } from "./dom.js";
+import { h, show } from "./dom.js";
 import { capital, count, duration, plural } from "./format.js";
 import { hourOf } from "./hour.js";
 import { listView, narrow } from "./lists.js";
@@ -72,7 +72,6 @@ export const groupView = {
         ["Members", count(group.members_total)],
         ["Partitions", count(group.partitions_total)],
         ["Protocol", `${protocolOf(group)}${group.assignor ? `, assigned by ${group.assignor}` : ""}`],
-        ["Last rebalance", rebalanceOf(group.last_rebalance)],
         ["Coordinator", `${group.coordinator_id} at ${group.coordinator_endpoint}`],
       ]),
       h("h2", {}, "The last hour"),
@@ -108,14 +107,6 @@ function stateOf({ state }) {
 
 function protocolOf(group) {
   return group.protocol_type || "none: it only keeps offsets";
-}
-
-/** When it was, how long it took or takes, and why. */
-function rebalanceOf(last) {
-  if (last === null) return "unknown: not reported to this controller yet";
-  const lasted = last.began_at === null ? "" : ` ${duration(Date.parse(last.ended_at ?? new Date()) - Date.parse(last.began_at))}`;
-  const when = last.ended_at === null ? ["running,", lasted] : [ago(last.ended_at), lasted === "" ? "" : ["; it took", lasted]];
-  return [when, h("span", { class: "quiet" }, capital(last.reason ?? "why is not known: its coordinator took it over since"))];
 }
 
 function memberTable({ members, members_total: total }) {

@@ -49,8 +49,8 @@ function movedOf(rebalance) {
     moved === 0 && !all ? "No partition" : null,
     moved < all ? `${count(moved)} of ${plural(all, "partition")} so far` : null,
     ...moves.map((move) => [
-      `${plural(move.count, "partition")} ${move.from_member_id === null ? "without a member before" : `from ${move.from_member_id}`} to ${move.to_member_id}`,
-      move.unowned_ms_max === null ? null : h("span", { class: "quiet" }, `without a member for ${duration(move.unowned_ms_max)}${move.count > 1 ? " at most" : ""}`),
+      `${plural(move.count, "partition")}${move.from_member_id === null ? "" : ` from ${move.from_member_id}`} to ${move.to_member_id}`,
+      move.unowned_ms_max === null ? h("span", { class: "quiet" }, "without a member before") : h("span", { class: "quiet" }, `without a member for ${duration(move.unowned_ms_max)}${move.count > 1 ? " at most" : ""}`),
     ]),
     told < moved ? `and ${plural(moved - told, "partition")} more` : null,
     paused ? `${plural(paused, "partition")} stood still for ${duration(pausedMs)}${paused > 1 ? " at most" : ""}` : null,
