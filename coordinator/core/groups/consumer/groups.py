@@ -90,9 +90,8 @@ class ConsumerGroups:
         self.topics_version = 0
 
     def know(self, topics: Mapping[str, KnownTopic]) -> None:
-        if topics != self.topics:
-            self.topics = topics
-            self.topics_version += 1
+        self.topics = topics
+        self.topics_version += 1
 
     def existing(self, names: Iterable[str]) -> tuple[KnownTopic, ...]:
         """Return those of the topics that exist, by name."""
