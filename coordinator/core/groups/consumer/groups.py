@@ -102,17 +102,19 @@ class ConsumerGroups:
         self.topics: Mapping[str, KnownTopic] | None = None
         self.topics_version = 0
         self.configs: Mapping[str, Mapping[str, str]] = {}
-        self._names: dict[UUID, str] = {}
+        self._names: dict[UUID, str] | None = None
 
     def know(self, topics: Mapping[str, KnownTopic], configs: Mapping[str, Mapping[str, str]]) -> None:
         self.configs = configs
-        if topics != self.topics:
+        if topics is not self.topics:
             self.topics = topics
             self.topics_version += 1
-            self._names = {topic.topic_id: name for name, topic in topics.items()}
+            self._names = None
 
     def place_of(self, partition: TopicPartition) -> Place:
         """Return a partition with its topic's name, or id where that is not known."""
+        if self._names is None:
+            self._names = {topic.topic_id: name for name, topic in (self.topics or {}).items()}
         topic_id, number = partition
         return self._names.get(topic_id) or str(topic_id), number
 
