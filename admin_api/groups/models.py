@@ -73,7 +73,12 @@ class GroupMemberView(View):
     instance_id: str | None = Field(description="of a static member")
     client_id: str
     host: str = Field(examples=["/10.0.0.12"])
-    assigned: list[AssignedPartitions]
+    assigned: list[AssignedPartitions] = Field(description="what it may consume now")
+    epoch: int | None = Field(description="of a group of the `consumer` protocol; null: a classic group")
+    target: list[AssignedPartitions] | None = Field(
+        description="what it is to have, once others have given it up; null: a classic group"
+    )
+    protocol: Literal["classic", "consumer"] = Field(description="that the member speaks")
 
 
 class GroupPartitionView(View):
@@ -99,6 +104,12 @@ class GroupPartitionView(View):
 class GroupView(GroupSummary):
     """A group with its members and how far it has read."""
 
+    protocol: Literal["classic", "consumer"] = Field(description="`consumer`: that of KIP-848")
+    epoch: int | None = Field(
+        description="of a group of the `consumer` protocol: rises with each change that has to be assigned; "
+        "null: a classic group"
+    )
+    target_epoch: int | None = Field(description="the epoch that was assigned last; null: a classic group")
     assignor: str = Field(description="empty while there is none", examples=["range"])
     coordinator_id: int = Field(examples=[1001])
     coordinator_endpoint: str = Field(examples=["desk1:9092"])

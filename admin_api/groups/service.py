@@ -145,6 +145,9 @@ async def group_view(services: Services, cluster: str, group_id: str) -> GroupVi
     ]
     return GroupView(
         **summary(services, cluster, found).model_dump(exclude={"members_total"}),
+        protocol="classic" if found.epoch is None else "consumer",
+        epoch=found.epoch,
+        target_epoch=found.target_epoch,
         assignor=found.assignor,
         coordinator_id=found.coordinator_id,
         coordinator_endpoint=found.endpoint,
@@ -211,11 +214,16 @@ def _partition(
 
 
 def _member(member: MemberDetail) -> GroupMemberView:
-    by_topic = groupby(sorted(member.assigned), key=lambda place: place[0])
     return GroupMemberView.of(
         member,
-        assigned=[
-            AssignedPartitions(topic=topic, partitions=[number for _, number in places])
-            for topic, places in by_topic
-        ],
+        assigned=_by_topic(member.assigned),
+        target=None if member.target is None else _by_topic(member.target),
+        protocol="classic" if member.is_classic else "consumer",
     )
+
+
+def _by_topic(places: Iterable[Place]) -> list[AssignedPartitions]:
+    return [
+        AssignedPartitions(topic=topic, partitions=[number for _, number in of_topic])
+        for topic, of_topic in groupby(sorted(places), key=lambda place: place[0])
+    ]

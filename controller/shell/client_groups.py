@@ -53,23 +53,31 @@ class GroupListing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberDetail:
-    """instance_id: of a static member (KIP-345)."""
+    """instance_id: of a static member (KIP-345). epoch, target: of a member of a group of the `consumer`
+    protocol (KIP-848); None: of a classic group. target: the partitions that it is to have. is_classic: it
+    speaks the classic protocol."""
 
     member_id: str
     instance_id: str | None
     client_id: str
     host: str
     assigned: tuple[Place, ...]
+    epoch: int | None = None
+    target: tuple[Place, ...] | None = None
+    is_classic: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupDetail(GroupListing):
-    """coordinator_id, endpoint: of the coordinator that answered."""
+    """coordinator_id, endpoint: of the coordinator that answered. epoch, target_epoch: of a group of the
+    `consumer` protocol (KIP-848); None: a classic group."""
 
     assignor: str
     coordinator_id: int
     endpoint: str
     members: tuple[MemberDetail, ...]
+    epoch: int | None = None
+    target_epoch: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -58,7 +58,9 @@ VERSIONS: Final[Mapping[ApiKey, int]] = {
     ApiKey.DESCRIBE_PRODUCERS: 0,
     ApiKey.DESCRIBE_TRANSACTIONS: 0,
     ApiKey.LIST_TRANSACTIONS: 1,
+    ApiKey.CONSUMER_GROUP_DESCRIBE: 1,
 }
+_CLASSIC_MEMBER: Final = 0
 _GROUP_TYPES: Final = ("", "consumer")
 _STATES: Final = frozenset(
     {
@@ -173,6 +175,43 @@ def described(node: KafkaPeer, answer: Any) -> GroupDetail:
             )
             for member in group.members
         ),
+    )
+
+
+def described_consumers(node: KafkaPeer, answer: Any) -> GroupDetail:
+    """Return a group of the `consumer` protocol (KIP-848)."""
+    group = only(node, answer.groups)
+    check(group.error_code)
+    return GroupDetail(
+        group_id=group.group_id,
+        state=state_word(group.group_state),
+        protocol_type="consumer",
+        assignor=group.assignor_name,
+        coordinator_id=node.node_id,
+        endpoint=node.endpoint,
+        members=tuple(
+            MemberDetail(
+                member_id=member.member_id,
+                instance_id=member.instance_id,
+                client_id=member.client_id,
+                host=member.client_host,
+                assigned=_places(member.assignment),
+                epoch=member.member_epoch,
+                target=_places(member.target_assignment),
+                is_classic=member.member_type == _CLASSIC_MEMBER,
+            )
+            for member in group.members
+        ),
+        epoch=group.group_epoch,
+        target_epoch=group.assignment_epoch,
+    )
+
+
+def _places(assignment: Any) -> tuple[Place, ...]:
+    return tuple(
+        (topic.topic_name, partition)
+        for topic in assignment.topic_partitions
+        for partition in topic.partitions
     )
 
 

@@ -114,7 +114,12 @@ def test_a_group_is_found_and_looked_at_with_the_keyboard(browser: Browser, cann
     silent = {"partition": 1, "member_id": None, "log_end_offset": None, "lag": None, "lag_ms": None}
     behind = {"partition": 2, "lag": 9, "lag_ms": None}
     group["partitions"] += [{**partition, **silent}, {**partition, **behind}]
-    group["members"][0]["assigned"] = [{"topic": "orders", "partitions": [0, 1, 2, 7]}]
+    group["members"][0] |= {
+        "assigned": [{"topic": "orders", "partitions": [0, 1, 2, 7]}],
+        "target": [{"topic": "orders", "partitions": [0, 1]}],
+        "epoch": 6,
+    }
+    group |= {"epoch": 8, "target_epoch": 7}
     shrinking = {"lag": 9_000, "lag_ms": 90_000, "lag_age_ms": 1_300, "until_gone_ms": 240_000}
     canned.put("/clusters/prod/groups/billing", {**group, **shrinking, "partitions_total": 700})
     browser.look(width=DESK, dark=False)
@@ -140,6 +145,9 @@ def test_a_group_is_found_and_looked_at_with_the_keyboard(browser: Browser, cann
     facts = browser.texts("#view .facts dd")
     assert facts[:4] == ["stable", "9,000 as of 1.3 s ago", "1 min 30 s", "4 min"]
     assert "0\N{EN DASH}2, 7" in browser.text("#view [aria-label=Members]")
+    assert "to have: orders: 0\N{EN DASH}1" in browser.text("#view [aria-label=Members]")
+    assert "epoch 6" in browser.text("#view [aria-label=Members]")
+    assert "8; assigned: 7" in facts
     assert "3 of 700 are shown" in browser.text("#view .body")
     cells = browser.texts("#view [aria-label=Partitions] tbody tr td:last-child")
     assert cells == ["250 records\n4.2 s", "unknown", "9 records\ntime unknown"]

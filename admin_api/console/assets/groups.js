@@ -72,8 +72,9 @@ export const groupView = {
         ["Members", count(group.members_total)],
         ["Partitions", count(group.partitions_total)],
         ["Protocol", `${protocolOf(group)}${group.assignor ? `, assigned by ${group.assignor}` : ""}`],
+        group.epoch === null ? null : ["Epoch", group.epoch === group.target_epoch ? count(group.epoch) : `${count(group.epoch)}; assigned: ${count(group.target_epoch)}`],
         ["Coordinator", `${group.coordinator_id} at ${group.coordinator_endpoint}`],
-      ]),
+      ].filter(Boolean)),
       h("h2", {}, "The last hour"),
       hourOf("group", `${cluster.name} ${group.group_id}`, hour, body.clientWidth),
       h("h2", {}, "Rebalances"),
@@ -119,14 +120,27 @@ function memberTable({ members, members_total: total }) {
         h(
           "tr",
           {},
-          h("th", { scope: "row" }, h("b", {}, member.client_id || "no client id"), h("span", { class: "quiet" }, `${member.instance_id ? `static ${member.instance_id} · ` : ""}${member.host}`), h("span", { class: "quiet" }, member.member_id)),
+          h("th", { scope: "row" }, h("b", {}, member.client_id || "no client id"), h("span", { class: "quiet" }, `${member.instance_id ? `static ${member.instance_id} · ` : ""}${member.host}${member.epoch === null ? "" : ` · epoch ${member.epoch}`}`), h("span", { class: "quiet" }, member.member_id)),
           h("td", { class: "number" }, count(member.assigned.reduce((sum, topic) => sum + topic.partitions.length, 0))),
-          h("td", { class: "why" }, h("ul", { class: "reasons" }, member.assigned.map((topic) => h("li", {}, `${topic.topic}: ${ranges(topic.partitions)}`)))),
+          h("td", { class: "why" }, assignedOf(member.assigned), isOnItsWay(member) ? h("span", { class: "quiet" }, "to have: ", member.target.length === 0 ? "nothing" : namesOf(member.target)) : null),
         ),
       ),
     ),
     firstOf(shown.length, total),
   ];
+}
+
+function assignedOf(topics) {
+  return h("ul", { class: "reasons" }, topics.map((topic) => h("li", {}, `${topic.topic}: ${ranges(topic.partitions)}`)));
+}
+
+function namesOf(topics) {
+  return topics.map((topic) => `${topic.topic}: ${ranges(topic.partitions)}`).join("; ");
+}
+
+/** Whether a member of the `consumer` protocol has other partitions than it is to have. */
+function isOnItsWay({ assigned, target }) {
+  return Boolean(target) && namesOf(assigned) !== namesOf(target);
 }
 
 /** Of more partitions than are shown, those that are farthest behind. */

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 from urllib.parse import quote
 
@@ -47,6 +48,9 @@ async def test_a_group_is_shown_with_members_offsets_and_lag(zookeeper: MemoryZo
             "group_id": "billing",
             "state": "stable",
             "protocol_type": "consumer",
+            "protocol": "classic",
+            "epoch": None,
+            "target_epoch": None,
             "assignor": "range",
             "coordinator_id": 1001,
             "coordinator_endpoint": "desk1:9092",
@@ -64,6 +68,9 @@ async def test_a_group_is_shown_with_members_offsets_and_lag(zookeeper: MemoryZo
                     "instance_id": None,
                     "client_id": "app",
                     "host": "/10.0.0.9",
+                    "epoch": None,
+                    "target": None,
+                    "protocol": "classic",
                     "assigned": [{"topic": "orders", "partitions": [0]}],
                 }
             ],
@@ -80,6 +87,26 @@ async def test_a_group_is_shown_with_members_offsets_and_lag(zookeeper: MemoryZo
             "next_record_at": "1970-01-01T00:16:41.000Z",
             "newest_record_at": "1970-01-01T00:16:43.000Z",
         }
+
+
+async def test_a_group_of_the_consumer_protocol_shows_what_each_member_is_to_have(
+    zookeeper: MemoryZooKeeper,
+) -> None:
+    async with controller(zookeeper) as rest:
+        member = dataclasses.replace(MEMBER, epoch=6, target=(("orders", 1),), is_classic=False)
+        await billing(rest, member)
+        found = rest.groups.groups["billing"]
+        rest.groups.groups["billing"] = dataclasses.replace(
+            found, state="reconciling", epoch=8, target_epoch=7
+        )
+        shown = (await rest.client.get(BILLING)).json()
+        assert (shown["protocol"], shown["epoch"], shown["target_epoch"]) == ("consumer", 8, 7)
+        (told,) = shown["members"]
+        assert (told["epoch"], told["protocol"]) == (6, "consumer")
+        assert told["assigned"] == [{"topic": "orders", "partitions": [0]}]
+        assert told["target"] == [{"topic": "orders", "partitions": [1]}]
+        listed = (await rest.client.get(f"{GROUPS}?state=reconciling")).json()["items"]
+        assert [group["group_id"] for group in listed] == ["billing"]
 
 
 async def test_the_last_rebalance_is_shown_as_the_groups_coordinator_told_it(

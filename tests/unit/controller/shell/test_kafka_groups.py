@@ -29,6 +29,7 @@ from controller.shell.outcomes import OutcomeUnknown
 from controller.shell.published import Published
 from springtide.contract.epochs import LeaderEpoch
 from springtide.contract.session import ListenerAddress
+from springtide.levels import CONSUMER_GROUPS
 from springtide.tls import KafkaTls
 from springtide.wire.apis import ApiKey
 from springtide.wire.compression import Compression
@@ -499,3 +500,35 @@ async def test_questions_beyond_the_limit_wait_for_their_turn(
         await anyio.sleep(0.1)
         assert node.open == 2
     assert len(failed) == 5
+
+
+async def test_a_group_of_the_consumer_protocol_is_asked_for_by_its_own_request(node: KafkaNode) -> None:
+    node.answers[ApiKey.DESCRIBE_GROUPS] = lambda _: {"groups": [group(group_state="Dead")]}
+
+    def part(*partitions: int) -> dict[str, Any]:
+        return {"topic_partitions": [{"topic_name": "orders", "partitions": partitions}]}
+
+    member = {"member_id": "a", "member_epoch": 6, "client_id": "app", "client_host": "/10.0.0.1"}
+    node.answers[ApiKey.CONSUMER_GROUP_DESCRIBE] = lambda _: {
+        "groups": [
+            {
+                "group_id": "g",
+                "group_state": "Reconciling",
+                "group_epoch": 7,
+                "assignment_epoch": 7,
+                "assignor_name": "uniform",
+                "members": [
+                    {**member, "assignment": part(0, 1), "target_assignment": part(0), "member_type": 1}
+                ],
+            }
+        ]
+    }
+    published = view(node.port)
+    with pytest.raises(GroupAbsent):
+        await groups_of(published).described("prod", "g")
+    published.image.level = CONSUMER_GROUPS.since
+    found = await groups_of(published).described("prod", "g")
+    assert (found.state, found.epoch, found.target_epoch, found.assignor) == ("reconciling", 7, 7, "uniform")
+    (told,) = found.members
+    assert (told.epoch, told.is_classic) == (6, False)
+    assert (told.assigned, told.target) == ((("orders", 0), ("orders", 1)), (("orders", 0),))
