@@ -51,6 +51,7 @@ VERSIONS: Final[Mapping[ApiKey, int]] = {
     ApiKey.OFFSET_FETCH: 7,
     ApiKey.FIND_COORDINATOR: 3,
     ApiKey.DESCRIBE_GROUPS: 5,
+    ApiKey.CONSUMER_GROUP_DESCRIBE: 1,
     ApiKey.LIST_GROUPS: 4,  # the first that tells states (KIP-518)
     ApiKey.DELETE_GROUPS: 2,
     ApiKey.INIT_PRODUCER_ID: 4,
@@ -58,7 +59,6 @@ VERSIONS: Final[Mapping[ApiKey, int]] = {
     ApiKey.DESCRIBE_PRODUCERS: 0,
     ApiKey.DESCRIBE_TRANSACTIONS: 0,
     ApiKey.LIST_TRANSACTIONS: 1,
-    ApiKey.CONSUMER_GROUP_DESCRIBE: 1,
 }
 _CLASSIC_MEMBER: Final = 0
 _GROUP_TYPES: Final = ("", "consumer")

@@ -53,17 +53,17 @@ class KafkaGroups(KafkaQuestions):
         return list(found.values()), errors
 
     async def described(self, cluster: str, group_id: str) -> GroupDetail:
+        ask = partial(self.of_coordinator, cluster, group_id)
         try:
-            fields: dict[str, object] = {"groups": (group_id,)}
-            return await self.of_coordinator(cluster, group_id, ApiKey.DESCRIBE_GROUPS, fields, described)
-        except GroupAbsent:
+            return await ask(ApiKey.DESCRIBE_GROUPS, {"groups": (group_id,)}, described)
+        except GroupAbsent as absent:
             if not allows(self.view_of(cluster).image.level, CONSUMER_GROUPS):
                 raise
-        # A group of the `consumer` protocol is told under another request alone (KIP-848).
-        fields = {"group_ids": (group_id,)}
-        return await self.of_coordinator(
-            cluster, group_id, ApiKey.CONSUMER_GROUP_DESCRIBE, fields, described_consumers
-        )
+            fields = {"group_ids": (group_id,)}
+            try:
+                return await ask(ApiKey.CONSUMER_GROUP_DESCRIBE, fields, described_consumers)
+            except GroupAbsent:
+                raise absent from None
 
     async def committed(self, cluster: str, group_id: str) -> dict[Place, CommittedPlace]:
         fields = {"group_id": group_id, "topics": None}
