@@ -105,6 +105,13 @@ class TimerFired(Struct, frozen=True):
     expiry_ms: int | None
 
 
+class QuestionAnswered(Struct, frozen=True):
+    """The answer to Ask `question`, None if it is lost."""
+
+    question: object
+    answer: object
+
+
 ShardEvent = (
     LeaderKnown
     | ShardGiven
@@ -115,6 +122,7 @@ ShardEvent = (
     | RequestCame
     | TurnEnded
     | TimerFired
+    | QuestionAnswered
 )
 
 
@@ -152,6 +160,12 @@ class AnswerRequest(Struct, frozen=True):
     answer: object
 
 
+class Ask(Struct, frozen=True):
+    """Have a question of the machine's answered beside the loop: see StepOutcome.asks."""
+
+    question: object
+
+
 class SetTimer(Struct, frozen=True):
     """Step with TimerFired(key) at at_ms; None cancels. Replaces an earlier one of the key."""
 
@@ -182,5 +196,13 @@ class LogIsUnreadable(Struct, frozen=True):
 
 
 ShardEffect = (
-    AppendBatch | ReadLog | AskWriter | AnswerRequest | SetTimer | ShardClosed | LogIsAhead | LogIsUnreadable
+    AppendBatch
+    | ReadLog
+    | AskWriter
+    | AnswerRequest
+    | Ask
+    | SetTimer
+    | ShardClosed
+    | LogIsAhead
+    | LogIsUnreadable
 )

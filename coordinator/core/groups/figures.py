@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from coordinator.core.group_records import CommittedOffset
+from coordinator.core.groups.consumer.groups import LOST_MAX
 from coordinator.core.groups.registry import Registry
 
 
@@ -12,13 +13,14 @@ from coordinator.core.groups.registry import Registry
 class GroupFigures:
     """A group. offsets: committed ones, by topic and partition. unsettled_ms: for how long it has not been
     stable for a minute on end; None: it is, or is empty. pending_ms: for how long an offset of an open
-    transaction has been pending; None: none is."""
+    transaction has been pending; None: none is. lacks_target: its target could not be made, twice."""
 
     group_id: str
     members: int
     offsets: dict[tuple[str, int], CommittedOffset]
     unsettled_ms: int | None = None
     pending_ms: int | None = None
+    lacks_target: bool = False
 
 
 def figures_of(registry: Registry, now_ms: int, wall_ms: int) -> list[GroupFigures]:
@@ -49,7 +51,11 @@ def _figures(
 ) -> GroupFigures:
     live, consumers = registry.live.get(group_id), registry.find_consumers(group_id)
     if consumers is not None:
-        return GroupFigures(group_id, len(consumers.members), offsets, pending_ms=pending_ms)
+        of_group = registry.consumers.live.get(group_id)
+        lacks_target = of_group is not None and of_group.lost >= LOST_MAX
+        return GroupFigures(
+            group_id, len(consumers.members), offsets, pending_ms=pending_ms, lacks_target=lacks_target
+        )
     if live is None:
         return GroupFigures(group_id, 0, offsets, pending_ms=pending_ms)
     return GroupFigures(group_id, len(live.members), offsets, live.unsettled_ms(now_ms), pending_ms)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Any
+from typing import Any, cast
 
 from coordinator.core.groups.admin import delete_groups, describe_groups, list_groups
 from coordinator.core.groups.consumer.admin import describe_consumer_groups
+from coordinator.core.groups.consumer.assigning import Answer, Question
 from coordinator.core.groups.consumer.groups import ConsumerChanged, ConsumerSession, NextTarget, Revocation
 from coordinator.core.groups.consumer.heartbeat import consumer_heartbeat
 from coordinator.core.groups.consumer.leaving import (
@@ -20,7 +21,7 @@ from coordinator.core.groups.consumer.requests import (
     TopicsKnown,
 )
 from coordinator.core.groups.consumer.sessions import on_changes_written, watch
-from coordinator.core.groups.consumer.targets import on_next_target
+from coordinator.core.groups.consumer.targets import on_next_target, on_target_answered
 from coordinator.core.groups.expiry import on_expiry_timer
 from coordinator.core.groups.join import join_group, on_join_timer, rebalance
 from coordinator.core.groups.offsets import commit_offsets, delete_offsets, fetch_offsets
@@ -53,7 +54,7 @@ from coordinator.core.groups.session import heartbeat, leave_group, on_session_t
 from coordinator.core.groups.state import ClassicGroup
 from coordinator.core.groups.sync import on_assignments_refused, on_sync_timer, on_written, sync_group
 from coordinator.core.groups.transactions import commit_pending_offsets, end_pending_offsets
-from coordinator.core.machine import ShardRecord, StepOutcome, TimerDue
+from coordinator.core.machine import Answered, ShardRecord, StepOutcome, TimerDue
 from springtide.wire.errors import ErrorCode
 
 _ON_REQUEST: dict[type, Callable[[Registry, Turn, Any], None]] = {
@@ -75,7 +76,7 @@ _ON_REQUEST: dict[type, Callable[[Registry, Turn, Any], None]] = {
 
 
 class GroupMachine:
-    """Groups and committed offsets. Events are the requests, TimerDue and TopicsKnown."""
+    """Groups and committed offsets. Events are the requests, TimerDue, Answered and TopicsKnown."""
 
     __slots__ = ("registry",)
 
@@ -88,6 +89,10 @@ class GroupMachine:
             self._on_timer(turn, event)
         elif isinstance(event, TopicsKnown):
             self.registry.consumers.know(event.topics)
+        elif isinstance(event, Answered):
+            on_target_answered(
+                self.registry, turn, cast(Question, event.question), cast(Answer | None, event.answer)
+            )
         else:
             _ON_REQUEST[type(event)](self.registry, turn, event)
         return turn.outcome()

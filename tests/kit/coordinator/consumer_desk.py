@@ -17,7 +17,9 @@ from coordinator.core.groups.consumer.requests import (
     TopicsKnown,
 )
 from coordinator.core.groups.consumer.state import ConsumerGroup, Member
+from coordinator.core.groups.consumer.targets import answer_to
 from coordinator.core.groups.options import GroupOptions
+from coordinator.core.machine import StepOutcome
 from springtide.wire.errors import ErrorCode
 from tests.kit.coordinator.group_desk import GROUP, GroupDesk
 
@@ -35,15 +37,23 @@ def some(of: KnownTopic, *partitions: int) -> Partitions:
 
 
 class ConsumerDesk(GroupDesk):
-    """topics: what the machine is told, again after each opening."""
+    """topics: what the machine is told, again after each opening. is_thinking: questions wait in `questions`;
+    else they are answered at once."""
 
     def __init__(self, *topics: KnownTopic, options: GroupOptions | None = None) -> None:
         self.topics = {one.name: one for one in topics}
+        self.is_thinking = False
         super().__init__(options)
 
     def open(self) -> None:
         super().open()
         self.know(*self.topics.values())
+
+    def _carry_out(self, outcome: StepOutcome) -> None:
+        super()._carry_out(outcome)
+        while self.questions and not self.is_thinking:
+            question = self.questions.pop(0)
+            self.hear(question, answer_to(question))
 
     def know(self, *topics: KnownTopic) -> None:
         self.topics = {one.name: one for one in topics}

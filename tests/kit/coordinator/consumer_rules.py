@@ -5,7 +5,7 @@ K3 (what clients believe), K5 (it comes to rest) and K8 (commits) are the walk's
 
 from __future__ import annotations
 
-from coordinator.core.consumer_group_records import TopicPartition
+from coordinator.core.consumer_group_records import TopicPartition, each_partition
 from coordinator.core.groups.consumer.state import AWAY, FIRST_EPOCH, ConsumerGroup
 from coordinator.core.groups.consumer.targets import preferred_assignor
 from coordinator.core.groups.registry import Registry
@@ -66,16 +66,16 @@ def check_target(registry: Registry, group: ConsumerGroup) -> None:
     subscribed = {
         member_id: consumers.existing(group.topics_of(m.about)) for member_id, m in group.members.items()
     }
-    given = [one for member in group.members.values() for one in member.target]
+    given = [one for member in group.members.values() for one in each_partition(member.target)]
     assert len(given) == len(set(given)), "K4: a partition is in two targets"
     wanted = {one for topics in subscribed.values() for topic in topics for one in topic.all()}
     assert set(given) == wanted, "K4: the target has not all partitions, or others"
     for member_id, member in group.members.items():
         topic_ids = {topic.topic_id for topic in subscribed[member_id]}
-        assert {one.topic_id for one in member.target} <= topic_ids, "K4: a target of a topic not subscribed"
+        assert member.target.keys() <= topic_ids, "K4: a target of a topic not subscribed"
     is_uniform = preferred_assignor(group.members, registry.options.assignors) == "uniform"
     if is_uniform and len(set(subscribed.values())) == 1:
-        sizes = [len(member.target) for member in group.members.values()]
+        sizes = [sum(map(len, member.target.values())) for member in group.members.values()]
         assert max(sizes) - min(sizes) <= 1, f"K4: a target of sizes {sizes}"
 
 

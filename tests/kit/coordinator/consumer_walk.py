@@ -10,8 +10,10 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from coordinator.core.consumer_group_records import each_partition
 from coordinator.core.groups.consumer.groups import NextTarget
 from coordinator.core.groups.consumer.state import ConsumerGroupState
+from coordinator.core.groups.consumer.targets import answer_to
 from coordinator.core.groups.requests import OffsetPlace, OffsetsReply, OffsetToCommit
 from springtide.wire.errors import ErrorCode
 from tests.kit.coordinator.consumer_clients import BEAT_MS, ConsumerClient
@@ -178,11 +180,36 @@ class ConsumerWalk(RuleBasedStateMachine):
         check_consumers(registry)
         group = registry.consumers.store.latest(GROUP)
         if group is not None and group.is_due:
-            assert NextTarget(GROUP) in self.desk.timers, "a target that is due waits for a heartbeat"
+            placing = self.desk.live.placing
+            is_asked = placing is not None and placing.question in self.desk.questions
+            is_timed = NextTarget(GROUP) in self.desk.timers
+            assert is_asked or is_timed, "a target that is due waits for a heartbeat"
 
     @invariant()
     def replay_is_the_live_state(self) -> None:
         check_replay(self.desk)
+
+    # --- what is asked of another process ----------------------------------------------------------
+
+    @rule(is_thinking=st.booleans())
+    def answers_come_late_or_at_once(self, is_thinking: bool) -> None:
+        self.desk.is_thinking = is_thinking
+
+    @rule(place=st.integers(0, 3), times=st.integers(1, 2))
+    def an_answer_comes(self, place: int, times: int) -> None:
+        """It may come twice, and not in the order of the questions."""
+        desk = self.desk
+        for question in desk.questions[place : place + 1]:
+            desk.questions.remove(question)
+            for _ in range(times):
+                desk.hear(question, answer_to(question))
+
+    @rule()
+    def an_answer_never_comes(self) -> None:
+        desk = self.desk
+        for question in desk.questions[:1]:
+            desk.questions.remove(question)
+            desk.hear(question, None)
 
     @rule(share=st.floats(0, 1), seed=st.integers(0, 2**16))
     def a_prefix_is_compacted(self, share: float, seed: int) -> None:
@@ -222,8 +249,10 @@ class ConsumerWalk(RuleBasedStateMachine):
     def teardown(self) -> None:
         """K5: the world becomes quiet; the members come to rest on their target."""
         desk = self.desk
-        desk.is_holding = False
+        desk.is_holding = desk.is_thinking = False
         desk.commit()
+        while desk.questions:
+            self.an_answer_comes(0, 1)
         for client in self.clients:
             client.is_slow = False
         began_ms = desk.now_ms
@@ -235,7 +264,8 @@ class ConsumerWalk(RuleBasedStateMachine):
             names = {client.member_id for client in self.clients}
             if desk.described().state == ConsumerGroupState.STABLE and desk.group.members.keys() == names:
                 owned = {client.member_id: client.owned for client in self.clients}
-                if all(owned[name] == one.target for name, one in desk.group.members.items()):
+                targets = {name: {*each_partition(m.target)} for name, m in desk.group.members.items()}
+                if owned == targets:
                     break
             desk.wait(BEAT_MS)
         else:

@@ -7,16 +7,24 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 
-from coordinator.core.consumer_group_records import CurrentAssignment, Partitions, TopicPartition
+from coordinator.core.consumer_group_records import (
+    ConsumerMember,
+    CurrentAssignment,
+    Partitions,
+    TopicPartition,
+)
 from coordinator.core.groups import machine, offsets
 from coordinator.core.groups.consumer import heartbeat, leaving, reconcile
+from coordinator.core.groups.consumer.assigning import Answer, Question, Subscriber
 from coordinator.core.groups.consumer.commits import check_member_epoch
 from coordinator.core.groups.consumer.draft import Draft
 from coordinator.core.groups.consumer.groups import ConsumerGroups
+from coordinator.core.groups.consumer.placing import Placing
 from coordinator.core.groups.consumer.reconcile import Goal
 from coordinator.core.groups.consumer.requests import ConsumerHeartbeat
 from coordinator.core.groups.consumer.state import ConsumerGroup, Member
 from coordinator.core.groups.consumer.store import ConsumerStore
+from coordinator.core.groups.consumer.targets import on_target_answered, write
 from coordinator.core.groups.registry import Registry, Turn
 from coordinator.core.groups.requests import CommitOffsets
 from springtide.wire.errors import ErrorCode
@@ -29,6 +37,8 @@ NEXT = reconcile._next
 CHECK_EPOCH = heartbeat._check_epoch
 TAKE_OVER = heartbeat._take_over
 RECONCILE = reconcile.reconcile
+ANSWERED = on_target_answered
+PLACE = Placing._place
 
 
 @_plant(breaks="I30", seen="what a member has yet to give up is given to the next (crabka#521)")
@@ -94,7 +104,7 @@ BEAT = heartbeat._beat
 
 @_plant(breaks="I30", seen="a static member that is away for a while loses its part")
 def leaving_for_a_while_clears_the_target() -> Patches:
-    return [(leaving, "_away", lambda member: AWAY(member)._replace(target=frozenset()))]
+    return [(leaving, "_away", lambda member: AWAY(member)._replace(target={}))]
 
 
 @_plant(breaks="I30", seen="each restart of a static member moves partitions")
@@ -140,3 +150,26 @@ def a_group_is_not_put_together_anew_after_a_refusal() -> Patches:
         self.values.undo(offset)
 
     return [(ConsumerStore, "undo", undo)]
+
+
+@_plant(breaks="I30", seen="an answer that is not waited for any more sets the target back")
+def a_target_of_an_older_epoch_is_taken() -> Patches:
+    def answered(registry: Registry, turn: Turn, question: Question, answer: Answer | None) -> None:
+        group = registry.consumers.store.latest(question.group_id)
+        if group is not None and answer is not None:
+            draft = Draft(group)
+            draft.retarget(question.epoch, turn.wall_ms)
+            write(turn, draft)
+        ANSWERED(registry, turn, question, answer)
+
+    return [(machine, "on_target_answered", answered)]
+
+
+@_plant(breaks="I30", seen="a target brings members back that have left")
+def a_target_is_given_to_a_member_that_is_gone() -> Patches:
+    def place(self: Placing, draft: Draft, subscriber: Subscriber, numbers: list[int]) -> int:
+        if draft[subscriber.member_id] is None:
+            draft.changed[subscriber.member_id] = Member(ConsumerMember())
+        return PLACE(self, draft, subscriber, numbers)
+
+    return [(Placing, "_place", place)]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from enum import StrEnum
-from itertools import islice
 from typing import NamedTuple
+from uuid import UUID
 
-from coordinator.core.consumer_group_records import Partitions, TopicPartition
+from coordinator.core.consumer_group_records import PartitionsByTopic, TopicPartition
 
 MOVES_KEPT_MAX = 1_000
 """Of one assignment."""
@@ -57,12 +56,34 @@ class Assigned(NamedTuple):
     moved: int
 
 
-def moves_between(
-    before: Mapping[str, Partitions], after: Mapping[str, Partitions]
-) -> tuple[tuple[Move, ...], int]:
-    """Return the first moves between two targets, by partition, and how many there are."""
-    old = {one: member_id for member_id, partitions in before.items() for one in partitions}
-    new = {one: member_id for member_id, partitions in after.items() for one in partitions}
-    moved = sorted(one for one in old.keys() | new.keys() if old.get(one) != new.get(one))
-    kept = islice(moved, MOVES_KEPT_MAX)
-    return tuple(Move(one, old.get(one), new.get(one)) for one in kept), len(moved)
+class Moves:
+    """Collects what a new target moves, member by member."""
+
+    __slots__ = ("_after", "_before")
+
+    def __init__(self) -> None:
+        self._before: dict[UUID, dict[int, str]] = {}
+        self._after: dict[UUID, dict[int, str]] = {}
+
+    def note(self, member_id: str, before: PartitionsByTopic, after: PartitionsByTopic) -> None:
+        """Take in what a member was to have, and is to have."""
+        for topic_id in before.keys() | after.keys():
+            old, new = set(before.get(topic_id, ())), set(after.get(topic_id, ()))
+            if old - new:
+                self._before.setdefault(topic_id, {}).update(dict.fromkeys(old - new, member_id))
+            if new - old:
+                self._after.setdefault(topic_id, {}).update(dict.fromkeys(new - old, member_id))
+
+    def told(self) -> tuple[tuple[Move, ...], int]:
+        """Return the first moves, by partition, and how many there are."""
+        kept: list[Move] = []
+        moved = 0
+        for topic_id in sorted(self._before.keys() | self._after.keys()):
+            old, new = self._before.get(topic_id, {}), self._after.get(topic_id, {})
+            found = sorted(one for one in old.keys() | new.keys() if old.get(one) != new.get(one))
+            moved += len(found)
+            kept += (
+                Move(TopicPartition(topic_id, one), old.get(one), new.get(one))
+                for one in found[: MOVES_KEPT_MAX - len(kept)]
+            )
+        return tuple(kept), moved

@@ -91,8 +91,8 @@ class Draft:
         self.epoch = self.group.epoch + 1
         self.topics_hash = topics_hash
 
-    def retarget(self, made_ms: int) -> None:
-        self.target = TargetEpoch(self.epoch, made_ms)
+    def retarget(self, epoch: int, made_ms: int) -> None:
+        self.target = TargetEpoch(epoch, made_ms)
 
 
 def _holds(current: CurrentAssignment, partition: TopicPartition) -> bool:

@@ -11,10 +11,14 @@ from hashlib import blake2b
 from coordinator.core.consumer_group_records import Partitions
 from coordinator.core.groups.consumer.assigning import KnownTopic
 from coordinator.core.groups.consumer.causes import Assigned, Cause
+from coordinator.core.groups.consumer.placing import Placing
 from coordinator.core.groups.consumer.store import ConsumerStore
 
 ASSIGNED_KEPT_MAX = 20
 """Assignments of one group that people can be told of."""
+LOST_MAX = 2
+"""Targets in a row that were asked for and got no answer, before the present one stays for a while, with an
+alarm."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +68,28 @@ class LiveMember:
 
 
 class LiveGroup:
-    """targeted_ms: monotonic, when its last target was made here. topics_version: of the topics with which
-    its hash was compared last. causes: of the epochs since its last target."""
+    """targeted_ms: monotonic, when its last target was begun here. put_off_ms: no target before. placing: the
+    target that is asked for, or known and not written yet. lost: how often in a row no answer came.
+    topics_version: of the topics with which its hash was compared last. causes: of the epochs since its last
+    target."""
 
-    __slots__ = ("assigned", "causes", "members", "targeted_ms", "topics_version")
+    __slots__ = (
+        "assigned",
+        "causes",
+        "lost",
+        "members",
+        "placing",
+        "put_off_ms",
+        "targeted_ms",
+        "topics_version",
+    )
 
     def __init__(self) -> None:
         self.members: dict[str, LiveMember] = {}
         self.targeted_ms: int | None = None
+        self.put_off_ms = 0
+        self.placing: Placing | None = None
+        self.lost = 0
         self.topics_version = -1
         self.causes: list[Cause] = []
         self.assigned: deque[Assigned] = deque(maxlen=ASSIGNED_KEPT_MAX)
