@@ -21,6 +21,7 @@ from prometheus_client.metrics_core import Metric
 from coordinator.config import CoordinatorConfig
 from coordinator.core.group_news import NewsOfGroups
 from coordinator.core.groups.consumer.assigning import Question
+from coordinator.core.groups.consumer.patterns import PatternQuestion
 from coordinator.core.groups.machine import GroupMachine
 from coordinator.core.machine import Machine
 from coordinator.core.transaction_news import NewsOfTransactions
@@ -30,6 +31,7 @@ from coordinator.handlers.table import HANDLERS
 from coordinator.shell.group_watch import GroupWatch, write_groups
 from coordinator.shell.log_ends import PartitionEnds
 from coordinator.shell.marker_sender import MarkerSender
+from coordinator.shell.pattern_answers import answer_patterns
 from coordinator.shell.peer_link import TransactionLink
 from coordinator.shell.shard_host import Answerer, ShardHost, give_no_answer
 from coordinator.shell.shard_metrics import collect_shards
@@ -178,6 +180,8 @@ class CoordinatorProcess:
         return sum(len(shards.owned()) for shards in self._topics)
 
     async def _answer(self, question: object) -> object:
+        if isinstance(question, PatternQuestion):
+            return await answer_patterns(self.view, question)
         assert isinstance(question, Question)
         return await self.targets.answer(question)
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Any, cast
+from typing import Any
 
 from coordinator.core.groups.admin import delete_groups, describe_groups, list_groups
 from coordinator.core.groups.consumer.admin import describe_consumer_groups
-from coordinator.core.groups.consumer.assigning import Answer, Question
+from coordinator.core.groups.consumer.assigning import Question
 from coordinator.core.groups.consumer.groups import ConsumerChanged, ConsumerSession, NextTarget, Revocation
 from coordinator.core.groups.consumer.heartbeat import consumer_heartbeat
 from coordinator.core.groups.consumer.leaving import (
@@ -15,6 +15,7 @@ from coordinator.core.groups.consumer.leaving import (
     on_consumer_session_timer,
     on_revocation_timer,
 )
+from coordinator.core.groups.consumer.patterns import PatternQuestion, on_patterns_answered
 from coordinator.core.groups.consumer.requests import (
     ConsumerHeartbeat,
     DescribeConsumerGroups,
@@ -90,12 +91,16 @@ class GroupMachine:
         elif isinstance(event, TopicsKnown):
             self.registry.consumers.know(event.topics)
         elif isinstance(event, Answered):
-            on_target_answered(
-                self.registry, turn, cast(Question, event.question), cast(Answer | None, event.answer)
-            )
+            self._on_answer(turn, event.question, event.answer)
         else:
             _ON_REQUEST[type(event)](self.registry, turn, event)
         return turn.outcome()
+
+    def _on_answer(self, turn: Turn, question: object, answer: Any) -> None:
+        if isinstance(question, PatternQuestion):
+            on_patterns_answered(self.registry, turn, question, answer)
+        elif isinstance(question, Question):
+            on_target_answered(self.registry, turn, question, answer)
 
     def _on_timer(self, turn: Turn, due: TimerDue) -> None:
         registry, key = self.registry, due.key

@@ -13,7 +13,6 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from coordinator.core.consumer_group_records import each_partition
 from coordinator.core.groups.consumer.groups import NextTarget
 from coordinator.core.groups.consumer.state import ConsumerGroupState
-from coordinator.core.groups.consumer.targets import answer_to
 from coordinator.core.groups.requests import OffsetPlace, OffsetsReply, OffsetToCommit
 from springtide.wire.errors import ErrorCode
 from tests.kit.coordinator.consumer_clients import BEAT_MS, ConsumerClient
@@ -34,6 +33,7 @@ class ConsumerWalk(RuleBasedStateMachine):
         self.desk = ConsumerDesk(topic("t", 4), topic("u", 3))
         self.clients = [ConsumerClient(self.desk, name) for name in "abc"]
         self.clients += [ConsumerClient(self.desk, name, is_static=True) for name in "st"]
+        self.desk.denied = {("b", "u"), ("s", "u")}
         self.incarnations = 0
         self.stale: set[int] = set()
 
@@ -82,7 +82,18 @@ class ConsumerWalk(RuleBasedStateMachine):
 
     @rule(place=PLACES, topics=st.sampled_from([("t",), ("u",), ("t", "u")]))
     def a_client_subscribes(self, place: int, topics: tuple[str, ...]) -> None:
-        self.clients[place].topics = topics
+        self.clients[place].topics, self.clients[place].pattern = topics, ""
+
+    @rule(place=PLACES, pattern=st.sampled_from(["u|v", ".*", "[tu]"]))
+    def a_client_subscribes_a_pattern(self, place: int, pattern: str) -> None:
+        """The clients `b` and `s` may not DESCRIBE the topic `u`."""
+        self.clients[place].pattern = pattern
+
+    @rule(place=PLACES)
+    def a_client_subscribes_the_pattern_of_another(self, place: int) -> None:
+        for pattern in [client.pattern for client in self.clients if client.pattern][:1]:
+            self.clients[place].pattern = pattern
+            self.clients[place].act()
 
     @rule(place=PLACES, assignor=st.sampled_from(["uniform", "range"]))
     def a_client_asks_for_an_assignor(self, place: int, assignor: str) -> None:
@@ -133,7 +144,8 @@ class ConsumerWalk(RuleBasedStateMachine):
         if not is_calm or client.epoch <= 0 or group is None or member is None or group.is_due:
             return
         is_known = desk.live.topics_version == registry.consumers.topics_version
-        if is_known and (member.about.topics, member.about.assignor) == (client.topics, client.assignor):
+        said = (() if client.pattern else client.topics, client.pattern or None, client.assignor)
+        if is_known and (member.about.topics, member.about.pattern, member.about.assignor) == said:
             epoch, target = group.epoch, member.target
             client.leave(for_a_while=True)
             client.act()
@@ -202,7 +214,7 @@ class ConsumerWalk(RuleBasedStateMachine):
         for question in desk.questions[place : place + 1]:
             desk.questions.remove(question)
             for _ in range(times):
-                desk.hear(question, answer_to(question))
+                desk.hear(question, desk.answer_of(question))
 
     @rule()
     def an_answer_never_comes(self) -> None:
@@ -231,6 +243,20 @@ class ConsumerWalk(RuleBasedStateMachine):
             member = members.get(client.member_id)
             has = set() if member is None else {*member.current.assigned, *member.current.revoking}
             assert client.believes <= has, f"K3: {client.name} consumes what it does not have"
+
+    @invariant()
+    def no_pattern_shows_what_a_subscriber_may_not_see(self) -> None:
+        """Since the shard was opened here: what stood before was found out for whom it concerned then."""
+        registry = self.desk.machine.registry
+        group, live = registry.consumers.store.latest(GROUP), registry.consumers.live_group(GROUP)
+        if group is None:
+            return
+        for member_id, member in group.members.items():
+            pattern = member.about.pattern or ""
+            if pattern in live.counted and pattern in group.patterns and member_id not in live.withheld:
+                who, shown = live.who[member_id].principal, group.patterns[pattern].topics
+                hidden = [name for name in shown if (who, name) in self.desk.denied]
+                assert not hidden, f"K9: {member_id} gets {hidden} by a pattern"
 
     @invariant()
     def no_overtaken_client_has_committed(self) -> None:
@@ -265,7 +291,7 @@ class ConsumerWalk(RuleBasedStateMachine):
             if desk.described().state == ConsumerGroupState.STABLE and desk.group.members.keys() == names:
                 owned = {client.member_id: client.owned for client in self.clients}
                 targets = {name: {*each_partition(m.target)} for name, m in desk.group.members.items()}
-                if owned == targets:
+                if owned == targets and desk.group.asked.keys() <= desk.group.patterns.keys():
                     break
             desk.wait(BEAT_MS)
         else:

@@ -3,7 +3,7 @@ random walk of members hunts them (tests/kit/coordinator/consumer_walk.py)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 
@@ -14,11 +14,12 @@ from coordinator.core.consumer_group_records import (
     TopicPartition,
 )
 from coordinator.core.groups import machine, offsets
-from coordinator.core.groups.consumer import heartbeat, leaving, reconcile
+from coordinator.core.groups.consumer import heartbeat, leaving, patterns, reconcile
 from coordinator.core.groups.consumer.assigning import Answer, Question, Subscriber
 from coordinator.core.groups.consumer.commits import check_member_epoch
 from coordinator.core.groups.consumer.draft import Draft
-from coordinator.core.groups.consumer.groups import ConsumerGroups
+from coordinator.core.groups.consumer.groups import ConsumerGroups, Who
+from coordinator.core.groups.consumer.patterns import PatternAnswer, PatternQuestion
 from coordinator.core.groups.consumer.placing import Placing
 from coordinator.core.groups.consumer.reconcile import Goal
 from coordinator.core.groups.consumer.requests import ConsumerHeartbeat
@@ -38,6 +39,9 @@ CHECK_EPOCH = heartbeat._check_epoch
 TAKE_OVER = heartbeat._take_over
 RECONCILE = reconcile.reconcile
 ANSWERED = on_target_answered
+SUBSCRIBERS = patterns.subscribers_of
+RESOLVE = patterns.resolve_if_due
+RESOLVED = patterns.on_patterns_answered
 PLACE = Placing._place
 
 
@@ -173,3 +177,29 @@ def a_target_is_given_to_a_member_that_is_gone() -> Patches:
         return PLACE(self, draft, subscriber, numbers)
 
     return [(Placing, "_place", place)]
+
+
+@_plant(breaks="I30", seen="what a pattern stands for is written though no member subscribes it any more")
+def a_pattern_that_was_given_up_is_resolved() -> Patches:
+    def subscribers(draft: Draft) -> dict[str, set[str]]:
+        return {**{pattern: set() for pattern in ("u|v", ".*", "[tu]")}, **SUBSCRIBERS(draft)}
+
+    return [(patterns, "subscribers_of", subscribers)]
+
+
+@_plant(breaks="I30", seen="a pattern shows what the member may DESCRIBE that asked (KAFKA-19147)")
+def a_pattern_shows_what_one_of_its_subscribers_may_see() -> Patches:
+    def as_one(registry: Registry, group_id: str, what: Callable[[], None]) -> None:
+        live = registry.consumers.live_group(group_id)
+        usual = live.who
+        live.who = dict.fromkeys(usual, min(usual.values(), default=Who("", "")))
+        what()
+        live.who = usual
+
+    def ask(registry: Registry, turn: Turn, draft: Draft) -> None:
+        as_one(registry, draft.group.group_id, lambda: RESOLVE(registry, turn, draft))
+
+    def hear(registry: Registry, turn: Turn, question: PatternQuestion, answer: PatternAnswer | None) -> None:
+        as_one(registry, question.group_id, lambda: RESOLVED(registry, turn, question, answer))
+
+    return [(heartbeat, "resolve_if_due", ask), (machine, "on_patterns_answered", hear)]

@@ -7,10 +7,12 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
+from typing import NamedTuple
 
-from coordinator.core.consumer_group_records import Partitions
+from coordinator.core.consumer_group_records import ConsumerMember, Partitions
 from coordinator.core.groups.consumer.assigning import KnownTopic
 from coordinator.core.groups.consumer.causes import Assigned, Cause
+from coordinator.core.groups.consumer.draft import Draft
 from coordinator.core.groups.consumer.placing import Placing
 from coordinator.core.groups.consumer.store import ConsumerStore
 
@@ -53,6 +55,13 @@ class ConsumerChanged:
     member_id: str = ""
 
 
+class Who(NamedTuple):
+    """Whom rights are asked for. host: an address."""
+
+    principal: str
+    host: str
+
+
 class LiveMember:
     """expires_ms: when its session ends. timer_ms: when its timer is due, at or before that; None without.
     revoking_epoch: at which it was asked to give up partitions; None: it was not. told: what it was told last
@@ -70,18 +79,28 @@ class LiveMember:
 class LiveGroup:
     """targeted_ms: monotonic, when its last target was begun here. put_off_ms: no target before. placing: the
     target that is asked for, or known and not written yet. lost: how often in a row no answer came.
+    resolving: the question about patterns that is waited for. resolved_ms: when the last was put;
+    resolved_version: how many topics had been created by then. who: whose rights each member with a pattern
+    has, as far as it is known. counted: whose rights counted in what a pattern stands for, as far as it is
+    known. withheld: members that get nothing by their pattern yet.
     topics_version: of the topics with which its hash was compared last. causes: of the epochs since its last
     target."""
 
     __slots__ = (
         "assigned",
         "causes",
+        "counted",
         "lost",
         "members",
         "placing",
         "put_off_ms",
+        "resolved_ms",
+        "resolved_version",
+        "resolving",
         "targeted_ms",
         "topics_version",
+        "who",
+        "withheld",
     )
 
     def __init__(self) -> None:
@@ -90,6 +109,12 @@ class LiveGroup:
         self.put_off_ms = 0
         self.placing: Placing | None = None
         self.lost = 0
+        self.resolving: object = None
+        self.resolved_ms: int | None = None
+        self.resolved_version = -1
+        self.who: dict[str, Who] = {}
+        self.counted: dict[str, frozenset[Who]] = {}
+        self.withheld: set[str] = set()
         self.topics_version = -1
         self.causes: list[Cause] = []
         self.assigned: deque[Assigned] = deque(maxlen=ASSIGNED_KEPT_MAX)
@@ -97,18 +122,21 @@ class LiveGroup:
 
 class ConsumerGroups:
     """topics: by name; None: they are not known yet, and no group can be served: it would look as if its
-    topics had been deleted. topics_version: rises with each change of them."""
+    topics had been deleted. topics_version: rises with each change of them. created_version:
+    with each one that brings a new name."""
 
-    __slots__ = ("live", "store", "topics", "topics_version")
+    __slots__ = ("created_version", "live", "store", "topics", "topics_version")
 
     def __init__(self, store: ConsumerStore) -> None:
         self.store = store
         self.live: dict[str, LiveGroup] = {}
         self.topics: Mapping[str, KnownTopic] | None = None
         self.topics_version = 0
+        self.created_version = 0
 
     def know(self, topics: Mapping[str, KnownTopic]) -> None:
         if topics != self.topics:
+            self.created_version += not topics.keys() <= (self.topics or {}).keys()
             self.topics = topics
             self.topics_version += 1
 
@@ -116,6 +144,12 @@ class ConsumerGroups:
         """Return those of the topics that exist, by name."""
         topics = self.topics or {}
         return tuple(topics[name] for name in sorted(names) if name in topics)
+
+    def topics_of(self, draft: Draft, member_id: str, about: ConsumerMember) -> tuple[KnownTopic, ...]:
+        """Return the topics that a member can be assigned."""
+        live = self.live.get(draft.group.group_id)
+        is_withheld = live is not None and member_id in live.withheld
+        return self.existing(about.topics if is_withheld else draft.topics_of(about))
 
     def hash_of(self, names: Iterable[str]) -> int:
         """Return a number that changes with the topics of these names: with their ids and partitions. It is

@@ -109,6 +109,8 @@ def on_changes_refused(registry: Registry, turn: Turn, group_id: str) -> None:
     group = registry.consumers.store.latest(group_id)
     live = registry.consumers.live_group(group_id)
     live.targeted_ms, live.placing, live.topics_version = None, None, -1
+    live.resolving, live.resolved_version = None, -1
+    live.counted.clear()
     epoch = 0 if group is None else group.epoch
     live.causes = [cause for cause in live.causes if cause.epoch <= epoch]
     for member_id in live.members.keys() - (set() if group is None else group.members.keys()):

@@ -176,11 +176,6 @@ class ConsumerGroup:
                 return ConsumerGroupState.RECONCILING
         return ConsumerGroupState.STABLE
 
-    def topics_of(self, about: ConsumerMember) -> frozenset[str]:
-        """Return the names of topics that a member subscribes."""
-        pattern = self.patterns.get(about.pattern or "")
-        return frozenset(about.topics if pattern is None else (*about.topics, *pattern.topics))
-
     def subscribed(self) -> frozenset[str]:
         """Return the names of topics that any member subscribes."""
         resolved = (self.patterns[one].topics for one in self.asked if one in self.patterns)

@@ -7,7 +7,7 @@ once, they are assigned together. Kafka waits for the next heartbeat then; here 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
 from coordinator.core.consumer_group_records import encode_consumer_key, encode_consumer_value
 from coordinator.core.groups.consumer.assigning import (
@@ -108,11 +108,13 @@ def _placing(
     consumers: ConsumerGroups, draft: Draft, assignor: str, members: Mapping[str, Member]
 ) -> Placing:
     """Return a target of the draft's epoch that is to be asked for."""
-    topics: dict[tuple[tuple[str, ...], str | None], tuple[KnownTopic, ...]] = {}
-    for member in members.values():
-        said = member.about.topics, member.about.pattern
+    withheld = consumers.live_group(draft.group.group_id).withheld
+    topics: dict[Hashable, tuple[KnownTopic, ...]] = {}
+    saying: dict[str, Hashable] = {}
+    for member_id, member in members.items():
+        said = saying[member_id] = member.about.topics, member.about.pattern, member_id in withheld
         if said not in topics:
-            topics[said] = consumers.existing(draft.group.topics_of(member.about))
+            topics[said] = consumers.topics_of(draft, member_id, member.about)
     every = sorted({topic for subscribed in topics.values() for topic in subscribed})
     places = {topic: place for place, topic in enumerate(every)}
     subscribed = {said: tuple(places[topic] for topic in own) for said, own in topics.items()}
@@ -121,7 +123,7 @@ def _placing(
         Subscriber(
             member_id,
             member.about.instance_id,
-            subscribed[member.about.topics, member.about.pattern],
+            subscribed[saying[member_id]],
             numbering.numbers(member.target),
         )
         for member_id, member in members.items()
