@@ -20,6 +20,8 @@ from prometheus_client.metrics_core import Metric
 
 from coordinator.config import CoordinatorConfig
 from coordinator.core.group_news import NewsOfGroups
+from coordinator.core.groups.consumer.assigning import Question
+from coordinator.core.groups.consumer.patterns import PatternQuestion
 from coordinator.core.groups.consumer.requests import TopicsKnown
 from coordinator.core.groups.machine import GroupMachine
 from coordinator.core.machine import Machine
@@ -31,10 +33,12 @@ from coordinator.shell.group_watch import GroupWatch, write_groups
 from coordinator.shell.known_topics import KnownTopics
 from coordinator.shell.log_ends import PartitionEnds
 from coordinator.shell.marker_sender import MarkerSender
+from coordinator.shell.pattern_answers import answer_patterns
 from coordinator.shell.peer_link import TransactionLink
-from coordinator.shell.shard_host import ShardHost
+from coordinator.shell.shard_host import Answerer, ShardHost, give_no_answer
 from coordinator.shell.shard_metrics import collect_groups, collect_shards
 from coordinator.shell.shards import Shards
+from coordinator.shell.target_process import TargetProcess
 from springtide.contract.partition_state import WriterId
 from springtide.contract.session import BrokerStatus, HeartbeatResponse, LevelShards, RegisterResponse
 from springtide.contract.updates import ApplyFailure, NameWriterRequest, NameWriterResponse, UpdateBatch
@@ -82,7 +86,10 @@ class CoordinatorProcess:
             view=self.view,
         )
         self.authentication = node.authentication
-        self.shards = self._shards_of(GROUPS_TOPIC, partial(GroupMachine, settings.config.group_options))
+        self.targets = TargetProcess(ports.threads, node.clock)
+        self.shards = self._shards_of(
+            GROUPS_TOPIC, partial(GroupMachine, settings.config.group_options), answer=self._answer
+        )
         self.links = PeerLinks(
             net=node.net,
             clock=node.clock,
@@ -147,6 +154,7 @@ class CoordinatorProcess:
         topic: str,
         new_machine: Callable[[], Machine],
         on_stepped: Callable[[ShardHost], None] | None = None,
+        answer: Answerer = give_no_answer,
     ) -> Shards:
         node = self.node
         return Shards(
@@ -163,6 +171,7 @@ class CoordinatorProcess:
             spawn=node.spawn,
             end_turn=node.end_turn,
             on_stepped=on_stepped,
+            answer=answer,
         )
 
     # What parts ask of the whole
@@ -173,6 +182,12 @@ class CoordinatorProcess:
     def _owned(self) -> int:
         """Return how many shards this process owns."""
         return sum(len(shards.owned()) for shards in self._topics)
+
+    async def _answer(self, question: object) -> object:
+        if isinstance(question, PatternQuestion):
+            return await answer_patterns(self.view, question)
+        assert isinstance(question, Question)
+        return await self.targets.answer(question)
 
     def _send_written(self) -> None:
         for shards in self._topics:
@@ -235,6 +250,7 @@ class CoordinatorProcess:
                 nursery.start_soon(self.groups.run)
                 task_status.started(self)
         finally:
+            self.targets.close()
             self.links.close()
             await self.node.close()
 

@@ -59,6 +59,7 @@ _GROUP_ALARMS = {
     "lag_grows": AlarmCode.GROUP_LAG_GROWS,
     "unsettled": AlarmCode.GROUP_UNSETTLED,
     "offsets_pending": AlarmCode.GROUP_OFFSETS_PENDING,
+    "not_assigned": AlarmCode.GROUP_NOT_ASSIGNED,
 }
 """What coordinators' codes are alarmed as; those that this controller does not know are left out."""
 _WAITS_FOR_LEADERS = (

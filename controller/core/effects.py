@@ -75,6 +75,8 @@ class AlarmCode(StrEnum):
     GROUP_UNSETTLED = "group_unsettled"
     #: A transaction has committed offsets of a client group, and has not ended for fifteen minutes.
     GROUP_OFFSETS_PENDING = "group_offsets_pending"
+    #: The assignment of a large client group could not be worked out.
+    GROUP_NOT_ASSIGNED = "group_not_assigned"
     #: A client group with members reads less than is produced.
     GROUP_LAG_GROWS = "group_lag_grows"
     #: All processes support a higher level, and the cluster has not been raised to it for two weeks.
@@ -84,7 +86,12 @@ class AlarmCode(StrEnum):
 
 
 GROUP_ALARMS: Final = frozenset(
-    {AlarmCode.GROUP_UNSETTLED, AlarmCode.GROUP_OFFSETS_PENDING, AlarmCode.GROUP_LAG_GROWS}
+    {
+        AlarmCode.GROUP_UNSETTLED,
+        AlarmCode.GROUP_OFFSETS_PENDING,
+        AlarmCode.GROUP_NOT_ASSIGNED,
+        AlarmCode.GROUP_LAG_GROWS,
+    }
 )
 """About what clients do: the cluster itself is well."""
 CRITICAL_ALARMS: Final = frozenset(

@@ -17,9 +17,10 @@ from __future__ import annotations
 
 import struct
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
+from operator import attrgetter
 from typing import NamedTuple, TypeAlias, TypeVar
 from uuid import UUID
 
@@ -64,6 +65,9 @@ class TopicPartition(NamedTuple):
 
 
 Partitions: TypeAlias = frozenset[TopicPartition]
+PartitionsByTopic: TypeAlias = Mapping[UUID, tuple[int, ...]]
+"""Of each topic its partitions, sorted, and none without. So targets are: all those of a group have as many
+partitions as there are, and a value for each costs ten times as much."""
 StampedPartitions: TypeAlias = Mapping[TopicPartition, int]
 """Of each partition the epoch at which its member got it (KIP-1251)."""
 
@@ -130,8 +134,19 @@ class CurrentAssignment:
 
 
 ConsumerValue: TypeAlias = (
-    GroupEpoch | ConsumerMember | TargetEpoch | Partitions | CurrentAssignment | ResolvedPattern
+    GroupEpoch | ConsumerMember | TargetEpoch | PartitionsByTopic | CurrentAssignment | ResolvedPattern
 )
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[UUID, tuple[int, ...]]:
+    found: defaultdict[UUID, set[int]] = defaultdict(set)
+    for topic_id, partition in partitions:
+        found[topic_id].add(partition)
+    return {topic_id: tuple(sorted(own)) for topic_id, own in found.items()}
+
+
+def each_partition(partitions: PartitionsByTopic) -> Iterator[TopicPartition]:
+    return (TopicPartition(topic_id, one) for topic_id, own in partitions.items() for one in own)
 
 
 # --- writing ---------------------------------------------------------------------------------------
@@ -172,12 +187,11 @@ def _encode_member(value: ConsumerMember) -> bytes:
     return bytes(out)
 
 
-def _encode_target(value: Partitions) -> bytes:
+def _encode_target(value: PartitionsByTopic) -> bytes:
     out = bytearray(_INT16.pack(_VERSION))
-    topics = _by_topic(value)
-    write_count(out, len(topics), is_flexible=True)
-    for topic_id, partitions in topics.items():
-        _write_topic(out, topic_id, partitions)
+    write_count(out, len(value), is_flexible=True)
+    for topic_id in _sorted(value):
+        _write_topic(out, topic_id, value[topic_id])
         out.append(0)
     out.append(0)
     return bytes(out)
@@ -186,9 +200,10 @@ def _encode_target(value: Partitions) -> bytes:
 def _encode_current(value: CurrentAssignment) -> bytes:
     out = bytearray(_CURRENT_HEAD.pack(_VERSION, value.epoch, value.previous_epoch, value.state))
     for stamped in (value.assigned, value.revoking):
-        topics = _by_topic(stamped)
+        topics = by_topic(stamped)
         write_count(out, len(topics), is_flexible=True)
-        for topic_id, partitions in topics.items():
+        for topic_id in _sorted(topics):
+            partitions = topics[topic_id]
             _write_topic(out, topic_id, partitions)
             epochs = bytearray()
             _write_numbers(epochs, [stamped[TopicPartition(topic_id, one)] for one in partitions])
@@ -222,20 +237,17 @@ def _encode_classic(value: ClassicMember) -> bytes:
     return bytes(out)
 
 
-def _by_topic(partitions: Iterable[TopicPartition]) -> dict[UUID, list[int]]:
-    """Return partitions by topic, both sorted: equal values have equal bytes."""
-    topics: defaultdict[UUID, list[int]] = defaultdict(list)
-    for topic_id, partition in partitions:
-        topics[topic_id].append(partition)
-    return {topic_id: sorted(topics[topic_id]) for topic_id in sorted(topics)}
+def _sorted(topic_ids: Iterable[UUID]) -> list[UUID]:
+    """Return topic ids in the order in which they are written: equal values have equal bytes."""
+    return sorted(topic_ids, key=attrgetter("int"))
 
 
-def _write_topic(out: bytearray, topic_id: UUID, partitions: list[int]) -> None:
+def _write_topic(out: bytearray, topic_id: UUID, partitions: Sequence[int]) -> None:
     out += topic_id.bytes
     _write_numbers(out, partitions)
 
 
-def _write_numbers(out: bytearray, numbers: list[int]) -> None:
+def _write_numbers(out: bytearray, numbers: Sequence[int]) -> None:
     write_count(out, len(numbers), is_flexible=True)
     out += struct.pack(f">{len(numbers)}i", *numbers)
 
@@ -321,14 +333,15 @@ def _read_classic(reader: Reader) -> ClassicMember | None:
     return ClassicMember(session_timeout_ms, tuple(protocols))
 
 
-def _read_target(reader: Reader) -> Partitions:
-    found: set[TopicPartition] = set()
+def _read_target(reader: Reader) -> PartitionsByTopic:
+    found: dict[UUID, tuple[int, ...]] = {}
     for _ in range(reader.present_array_count(is_flexible=True, element_bytes_min=_TOPIC_BYTES_MIN)):
         topic_id, partitions = _read_topic(reader)
-        found.update(TopicPartition(topic_id, one) for one in partitions)
+        if partitions:
+            found[topic_id] = tuple(sorted({*found.get(topic_id, ()), *partitions}))
         reader.skip_tagged_fields()
     reader.skip_tagged_fields()
-    return frozenset(found)
+    return found
 
 
 def _read_current(reader: Reader) -> CurrentAssignment:

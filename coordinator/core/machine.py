@@ -55,6 +55,14 @@ class TimerDue(Struct, frozen=True):
     expiry_ms: int | None
 
 
+class Answered(Struct, frozen=True):
+    """The event of the answer to a question of `StepOutcome.asks`. answer: None if it is lost, as it is with
+    the process that was asked."""
+
+    question: object
+    answer: object
+
+
 class StepOutcome(Struct, frozen=True):
     """The results of one step.
 
@@ -66,6 +74,8 @@ class StepOutcome(Struct, frozen=True):
         under way is committed, and fail as that does.
     reads: without records, the replies tell what is committed. Like those that wait they are sent at once
         only under the lease (13.8, reads).
+    asks: questions that take longer than a step may, or need what the machine does not see. Each comes back
+        once, as Answered, unless the shard is closed before.
     """
 
     records: tuple[ShardRecord, ...] = ()
@@ -74,6 +84,7 @@ class StepOutcome(Struct, frozen=True):
     work: Hashable = None
     waits: bool = False
     reads: bool = False
+    asks: tuple[object, ...] = ()
 
 
 class Machine(Protocol):

@@ -46,11 +46,12 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import assert_never
 
-from coordinator.core.machine import Machine, StepOutcome, TimerDue, UnreadableState
+from coordinator.core.machine import Answered, Machine, StepOutcome, TimerDue, UnreadableState
 from coordinator.core.opening import opening_record
 from coordinator.core.replay import NO_WRITER, ShardReplay
 from coordinator.core.shard_ports import (
     AnswerRequest,
+    Ask,
     AskWriter,
     BatchAnswered,
     Ending,
@@ -59,6 +60,7 @@ from coordinator.core.shard_ports import (
     LogIsUnreadable,
     LogWasRead,
     MachineTold,
+    QuestionAnswered,
     ReadLog,
     RequestCame,
     SetTimer,
@@ -223,6 +225,9 @@ class ShardRuntime:
                 self._on_timer(event)
             case MachineTold():
                 self._on_news(event)
+            case QuestionAnswered(question, answer):
+                if self.phase is ShardPhase.SERVING:
+                    self._take(self.machine.step(Answered(question, answer), self._now_ms, self._wall_ms))
             case TurnEnded():
                 pass
             case _:
@@ -423,6 +428,7 @@ class ShardRuntime:
                 self._answer(reply.token, reply.message)
         for timer in outcome.timers:
             self._effects.append(SetTimer(timer.key, timer.at_ms))
+        self._effects += map(Ask, outcome.asks)
 
     def _answer(self, token: int, answer: object) -> None:
         self._effects.append(AnswerRequest(token, answer))

@@ -112,6 +112,13 @@ class TimerFired(Struct, frozen=True):
     expiry_ms: int | None
 
 
+class QuestionAnswered(Struct, frozen=True):
+    """The answer to Ask `question`, None if it is lost."""
+
+    question: object
+    answer: object
+
+
 ShardEvent = (
     LeaderKnown
     | ShardGiven
@@ -123,6 +130,7 @@ ShardEvent = (
     | MachineTold
     | TurnEnded
     | TimerFired
+    | QuestionAnswered
 )
 
 
@@ -160,6 +168,12 @@ class AnswerRequest(Struct, frozen=True):
     answer: object
 
 
+class Ask(Struct, frozen=True):
+    """Have a question of the machine's answered beside the loop: see StepOutcome.asks."""
+
+    question: object
+
+
 class SetTimer(Struct, frozen=True):
     """Step with TimerFired(key) at at_ms; None cancels. Replaces an earlier one of the key."""
 
@@ -190,5 +204,13 @@ class LogIsUnreadable(Struct, frozen=True):
 
 
 ShardEffect = (
-    AppendBatch | ReadLog | AskWriter | AnswerRequest | SetTimer | ShardClosed | LogIsAhead | LogIsUnreadable
+    AppendBatch
+    | ReadLog
+    | AskWriter
+    | AnswerRequest
+    | Ask
+    | SetTimer
+    | ShardClosed
+    | LogIsAhead
+    | LogIsUnreadable
 )

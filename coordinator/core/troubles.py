@@ -50,6 +50,7 @@ class Troubles:
             for group in groups
             if group.pending_ms is not None and group.pending_ms >= OFFSETS_PENDING_MS
         ]
+        found += [_lacks_target(group.group_id) for group in groups if group.lacks_target]
         told = [trouble for trouble in found if len(trouble.group_id) <= GROUP_ID_CHARS_MAX]
         self.found = tuple(told[:TROUBLES_TOLD_MAX])
 
@@ -82,3 +83,13 @@ def _offsets_pending(group_id: str, pending_ms: int) -> GroupTrouble:
         "transactions list` names the open ones, and `springtide transactions abort` ends one"
     )
     return GroupTrouble(group_id=group_id, code="offsets_pending", detail=detail)
+
+
+def _lacks_target(group_id: str) -> GroupTrouble:
+    detail = (
+        f"group {group_id[:_ID_CHARS]} can't be assigned anew: the process that works its large assignment "
+        "out ended twice, or took a minute. Its members go on with what they have; members that came since "
+        "get nothing. The coordinator tries again each minute: see its log for the cause, often too little "
+        "memory"
+    )
+    return GroupTrouble(group_id=group_id, code="not_assigned", detail=detail)

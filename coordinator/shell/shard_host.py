@@ -18,6 +18,7 @@ from coordinator.core.shard import ShardPhase, ShardRuntime
 from coordinator.core.shard_ports import (
     AnswerRequest,
     AppendBatch,
+    Ask,
     AskWriter,
     BatchAnswered,
     LeaderKnown,
@@ -25,6 +26,7 @@ from coordinator.core.shard_ports import (
     LogIsUnreadable,
     LogWasRead,
     MachineTold,
+    QuestionAnswered,
     ReadLog,
     RequestCame,
     SetTimer,
@@ -58,6 +60,11 @@ NONCE_BYTES = 16
 #: (topic id, partition, the highest writer in its log) to the controller's answer. Raises
 #: ControllerUnavailable.
 WriterNamer = Callable[[str, int, WriterId | None], Awaitable[NameWriterResponse]]
+Answerer = Callable[[object], Awaitable[object]]
+
+
+async def give_no_answer(_question: object) -> None:
+    """The Answerer of machines that ask nothing."""
 
 
 @dataclass(slots=True, eq=False)
@@ -74,7 +81,8 @@ class ShardCounters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardParts(LogParts):
-    """What all shards of one topic in a process share. topic: its name. given_writer: returns the writer that
+    """What all shards of one topic in a process share. topic: its name. answer: answers a question of a
+    machine's; None: it is lost. given_writer: returns the writer that
     came with a shard, once; None if none did. is_current: as ShardRuntime has it. end_turn: ends each host's
     turn, and sends the answers that are complete. on_stepped: called after steps of a host. in_turn: hosts
     with records that wait for the turn's end, in order."""
@@ -83,6 +91,7 @@ class ShardParts(LogParts):
     given_writer: Callable[[PartitionState], WriterId | None]
     new_machine: Callable[[], Machine]
     name_writer: WriterNamer
+    answer: Answerer
     is_current: Callable[[int], bool]
     end_turn: Callable[[], None]
     on_stepped: Callable[[ShardHost], None] | None
@@ -255,6 +264,8 @@ class ShardHost:
             case AskWriter(ask=ask):
                 self._asked = ask
                 self._parts.spawn(partial(self._ask_writer, ask))
+            case Ask(question=question):
+                self._parts.spawn(partial(self._answer, question))
             case SetTimer(key=key, at_ms=at_ms):
                 self._timers.set(key, at_ms)
             case ShardClosed(ending=ending):
@@ -282,6 +293,11 @@ class ShardHost:
             answered(answer)
         except Exception:  # a bug in one handler must not end the shard of all other clients
             _log.exception("answer_failed topic=%s shard=%d", *self._name)
+
+    async def _answer(self, question: object) -> None:
+        answer = await self._parts.answer(question)
+        if not self._is_over:
+            self._hear(QuestionAnswered(question, answer))
 
     async def _ask_writer(self, ask: int) -> None:
         pause_ms = ASK_AGAIN_MS[0]

@@ -15,7 +15,14 @@ import trio
 
 from coordinator.core.machine import Machine
 from coordinator.core.shard import ShardPhase
-from coordinator.shell.shard_host import ShardCounters, ShardHost, ShardParts, WriterNamer
+from coordinator.shell.shard_host import (
+    Answerer,
+    ShardCounters,
+    ShardHost,
+    ShardParts,
+    WriterNamer,
+    give_no_answer,
+)
 from coordinator.shell.timers import Spawn
 from springtide.contract.epochs import BrokerEpoch
 from springtide.contract.partition_state import NO_EPOCH, PartitionKey, PartitionState, WriterId
@@ -35,7 +42,7 @@ class Shards:
     """topic: the coordinator topic's name. coordinator_id, coordinator_epoch: as the controller knows this
     process. new_machine: makes an empty machine. name_writer: asks the controller. is_current: as
     ShardRuntime has it. spawn: starts a task of the process's. end_turn: sends the answers that are
-    complete. on_stepped: called after steps of a shard."""
+    complete. on_stepped: called after steps of a shard. answer: see ShardParts."""
 
     def __init__(
         self,
@@ -53,6 +60,7 @@ class Shards:
         spawn: Spawn,
         end_turn: Callable[[], None],
         on_stepped: Callable[[ShardHost], None] | None = None,
+        answer: Answerer = give_no_answer,
     ) -> None:
         self.topic = topic
         self.counters = ShardCounters()
@@ -71,6 +79,7 @@ class Shards:
             given_writer=self._given_writer,
             new_machine=new_machine,
             name_writer=self._ask_controller,
+            answer=answer,
             is_current=is_current,
             end_turn=end_turn,
             on_stepped=on_stepped,

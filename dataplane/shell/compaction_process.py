@@ -10,12 +10,7 @@ start. It is there while rounds are applied, so that its memory is given back.
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Generator, Iterator
-from contextlib import suppress
 from typing import BinaryIO
 
 import msgspec
@@ -24,6 +19,7 @@ from dataplane.storage.compaction import PassPutOff
 from dataplane.storage.disk import Disk, PosixDisk
 from dataplane.storage.health import CorruptLog
 from dataplane.storage.rewritten_files import FilesToRewrite, RewrittenFiles, rewrite_files
+from springtide.node.child_process import ChildEnded, ChildProcess, run_child
 
 NICE = 1
 """Where both want all of a processor, the loop has a little more than half of it: passes must keep up with
@@ -55,15 +51,19 @@ class CompactionProcess:
     """The broker's side. One pass at a time."""
 
     def __init__(self) -> None:
-        self._process: subprocess.Popen[bytes] | None = None
+        self._child = ChildProcess(__name__)
+        self.kill = self._child.kill
+        self.close = self._child.close
 
     def rewrite(self, _disk: Disk, files: FilesToRewrite) -> Generator[RewrittenFiles | None, None, None]:
         """See `rewrite_files`. Thread. Raise PassPutOff, too: the process ended, or could not be started."""
         line, is_over = msgspec.json.encode(files), False
         try:
-            process = self._process = self._process or _started()
             while not is_over:
-                answer = _asked(process, line)
+                try:
+                    answer = _DECODER.decode(self._child.ask(line))
+                except ChildEnded as error:
+                    raise PassPutOff(f"the process for compaction {error}") from error
                 line, is_over = b"", answer is not None
                 match answer:
                     case BytesCorrupt(detail, base_offset, position):
@@ -78,55 +78,14 @@ class CompactionProcess:
 
     @property
     def is_running(self) -> bool:
-        return self._process is not None
-
-    def kill(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-
-    def close(self) -> None:
-        """End the process. Thread."""
-        process, self._process = self._process, None
-        if process is not None:
-            # What a process that had ended was asked is written again as the pipes are closed.
-            with suppress(BrokenPipeError), process:  # closes the pipes, and waits
-                process.kill()
-
-
-def _started() -> subprocess.Popen[bytes]:
-    # -P: the working directory must not say what is imported.
-    command = (sys.executable, "-P", "-m", __name__)
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    try:
-        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
-    except OSError as error:  # no memory, too many processes
-        raise PassPutOff(f"no process for compaction can be started: {error}") from error
-
-
-def _asked(process: subprocess.Popen[bytes], line: bytes) -> Answer:
-    assert process.stdin is not None and process.stdout is not None
-    try:
-        process.stdin.write(line + b"\n")
-        process.stdin.flush()
-        answer = process.stdout.readline()
-    except BrokenPipeError:
-        answer = b""
-    if not answer.endswith(b"\n"):  # nothing, or a part of it
-        raise PassPutOff(f"the process for compaction ended with status {process.wait()}")
-    return _DECODER.decode(answer)
+        return self._child.is_running
 
 
 # The process
 
 
 def main() -> None:
-    """Answer until the broker ends, which is the one that signals are for."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    os.nice(NICE)
-    with suppress(BrokenPipeError):
-        _serve(PosixDisk(), sys.stdin.buffer, sys.stdout.buffer)
-    os._exit(0)  # not by way of a flush of the closed output, which would complain
+    run_child(NICE, lambda asked, told: _serve(PosixDisk(), asked, told))
 
 
 def _serve(disk: Disk, asked: BinaryIO, told: BinaryIO) -> None:

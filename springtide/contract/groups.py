@@ -103,7 +103,7 @@ class GroupConfigs(msgspec.Struct, frozen=True, kw_only=True):
 
 class GroupTrouble(msgspec.Struct, frozen=True, kw_only=True):
     """A group that an operator should look at: an alarm. code: `lag_grows`, `unsettled`,
-    `offsets_pending`."""
+    `offsets_pending`, `not_assigned`."""
 
     group_id: str
     code: str

@@ -21,6 +21,7 @@ from coordinator.core.shard_ports import (
     LOST,
     AnswerRequest,
     AppendBatch,
+    Ask,
     AskWriter,
     BatchAnswered,
     LeaderKnown,
@@ -217,6 +218,8 @@ class ShardSeat:
                 self._ask_writer(effect, begun)
             case AnswerRequest(token=token, answer=answer):
                 self._waiting.pop(token)(answer)
+            case Ask(question=question):  # no group here is one for another process
+                raise AssertionError(question)
             case SetTimer(key=key, at_ms=at_ms):
                 timer = self._timers.pop(key, None)
                 if timer is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from coordinator.core.group_records import CommittedOffset
+from coordinator.core.groups.consumer.groups import LOST_MAX
 from coordinator.core.groups.consumer.state import ConsumerGroupState
 from coordinator.core.groups.registry import Registry
 
@@ -14,7 +15,7 @@ class GroupFigures:
     """A group. offsets: committed ones, by topic and partition. unsettled_ms: for how long it has not been
     stable for a minute on end; None: it is, or is empty. pending_ms: for how long an offset of an open
     transaction has been pending; None: none is. state: of a group of the `consumer` protocol; None: it is a
-    classic one."""
+    classic one. lacks_target: its target could not be made, twice."""
 
     group_id: str
     members: int
@@ -22,6 +23,7 @@ class GroupFigures:
     unsettled_ms: int | None = None
     pending_ms: int | None = None
     state: ConsumerGroupState | None = None
+    lacks_target: bool = False
 
 
 def figures_of(registry: Registry, now_ms: int, wall_ms: int) -> list[GroupFigures]:
@@ -52,8 +54,14 @@ def _figures(
 ) -> GroupFigures:
     live, consumers = registry.live.get(group_id), registry.find_consumers(group_id)
     if consumers is not None:
+        of_group = registry.consumers.live.get(group_id)
         return GroupFigures(
-            group_id, len(consumers.members), offsets, pending_ms=pending_ms, state=consumers.state
+            group_id,
+            len(consumers.members),
+            offsets,
+            pending_ms=pending_ms,
+            state=consumers.state,
+            lacks_target=of_group is not None and of_group.lost >= LOST_MAX,
         )
     if live is None:
         return GroupFigures(group_id, 0, offsets, pending_ms=pending_ms)

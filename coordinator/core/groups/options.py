@@ -32,6 +32,8 @@ class GroupOptions:
     consumer_session_ms, consumer_heartbeat_ms, consumer_size_max, assignors, assignment_interval_ms: those of
         group.consumer.: session.timeout.ms, heartbeat.interval.ms, max.size, assignors (the first is that of
         groups without a wish), assignment.interval.ms.
+    at_once_partitions_max: partitions of a group whose target a step makes: some milliseconds of the loop.
+        More of them, and groups whose members subscribe different topics, are for another process.
     retention_ms: offsets.retention.minutes. retention_check_ms: offsets.retention.check.interval.ms.
     members_max: members of all groups of a shard, those included that got a member id and have not joined
         with it. Each parks at most one JoinGroup and one SyncGroup.
@@ -56,6 +58,7 @@ class GroupOptions:
     assignors: tuple[str, ...] = ("uniform", "range")
     assignment_interval_ms: int = 1_000
     assignment_interval_bounds_ms: tuple[int, int] = (0, 15_000)
+    at_once_partitions_max: int = 20_000
     metadata_max: int = 4_096
     retention_ms: int = 7 * 24 * 60 * MINUTE_MS
     retention_check_ms: int = 10 * MINUTE_MS

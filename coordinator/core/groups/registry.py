@@ -67,9 +67,9 @@ class Told:
 
 
 class Turn:
-    """What one step collects, and when. now_ms, wall_ms: see Machine. waits, reads: see StepOutcome."""
+    """What one step collects, and when. now_ms, wall_ms: see Machine. asks, waits, reads: see StepOutcome."""
 
-    __slots__ = ("now_ms", "reads", "records", "replies", "timers", "waits", "wall_ms", "work")
+    __slots__ = ("asks", "now_ms", "reads", "records", "replies", "timers", "waits", "wall_ms", "work")
 
     def __init__(self, now_ms: int, wall_ms: int) -> None:
         self.now_ms = now_ms
@@ -77,6 +77,7 @@ class Turn:
         self.records: list[ShardRecord] = []
         self.replies: list[RequestReply] = []
         self.timers: dict[Hashable, int | None] = {}
+        self.asks: list[object] = []
         self.work: Assigned | Told | ConsumerChanged | None = None
         self.waits = False
         self.reads = False
@@ -97,6 +98,7 @@ class Turn:
             work=self.work,
             waits=self.waits,
             reads=self.reads,
+            asks=tuple(self.asks),
         )
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import chain
 
 from coordinator.core.groups.consumer.state import AWAY, ConsumerGroup, Member, MemberState
 from coordinator.core.groups.history import ID_CHARS_MAX, CauseKind, Rebalance
 from coordinator.core.groups.registry import Registry
-from coordinator.core.groups.state import ClassicGroup, GroupState
+from coordinator.core.groups.state import ClassicGroup, GroupMember, GroupState
 from springtide.contract.groups import (
     AWAITED_TOLD_MAX,
     Awaited,
@@ -18,9 +19,13 @@ from springtide.contract.groups import (
     RebalanceCause,
 )
 
+#: Whom a rebalance waits for, since when, and what it is to do: told of the first ones only.
+_Awaited = tuple[str, int, Callable[[], str]]
+
 
 def told_of(registry: Registry, rebalance: Rebalance) -> GroupRebalance:
     awaited = list(_awaited(registry, rebalance)) if rebalance.is_under_way else []
+    told = [Awaited(one[:ID_CHARS_MAX], since, what()) for one, since, what in awaited[:AWAITED_TOLD_MAX]]
     first = next(iter(rebalance.causes), None)
     return GroupRebalance(
         group_id=rebalance.group_id,
@@ -50,12 +55,12 @@ def told_of(registry: Registry, rebalance: Rebalance) -> GroupRebalance:
         ),
         paused=rebalance.paused,
         paused_ms_max=rebalance.paused_ms_max,
-        awaited=tuple(awaited[:AWAITED_TOLD_MAX]),
+        awaited=tuple(told),
         awaited_total=len(awaited),
     )
 
 
-def _awaited(registry: Registry, rebalance: Rebalance) -> Iterator[Awaited]:
+def _awaited(registry: Registry, rebalance: Rebalance) -> Iterator[_Awaited]:
     classic = registry.live.get(rebalance.group_id)
     if classic is not None and classic.state is not GroupState.EMPTY:
         return _of_classic(classic, rebalance)
@@ -63,38 +68,45 @@ def _awaited(registry: Registry, rebalance: Rebalance) -> Iterator[Awaited]:
     return iter(()) if group is None else _of_consumers(registry, group, rebalance)
 
 
-def _of_classic(group: ClassicGroup, rebalance: Rebalance) -> Iterator[Awaited]:
+def _of_classic(group: ClassicGroup, rebalance: Rebalance) -> Iterator[_Awaited]:
     if group.state is GroupState.COMPLETING and group.leader is not None:
-        what = "to assign the partitions, as the leader (SyncGroup)"
-        yield Awaited(group.leader[:ID_CHARS_MAX], group.changed_ms, what)
+        yield (
+            group.leader,
+            group.changed_ms,
+            lambda: "to assign the partitions, as the leader (SyncGroup)",
+        )
     elif group.state is GroupState.PREPARING:
         if group.previous_state is GroupState.EMPTY:
-            yield Awaited("", rebalance.began_ms, "more members may join (group.initial.rebalance.delay.ms)")
+            yield (
+                "",
+                rebalance.began_ms,
+                lambda: "more members may join (group.initial.rebalance.delay.ms)",
+            )
         for member in group.members.values():
             if member.member_id not in group.joiners:
-                what = f"to join again (JoinGroup), from host {member.client_host}"
-                yield Awaited(member.member_id[:ID_CHARS_MAX], group.changed_ms, what)
+                yield member.member_id, group.changed_ms, partial(_again, member)
         for member_id in sorted(group.pending):
-            yield Awaited(
-                member_id[:ID_CHARS_MAX], group.changed_ms, "to join with the member id that it got"
-            )
+            yield member_id, group.changed_ms, lambda: "to join with the member id that it got"
 
 
-def _of_consumers(registry: Registry, group: ConsumerGroup, rebalance: Rebalance) -> Iterator[Awaited]:
+def _again(member: GroupMember) -> str:
+    return f"to join again (JoinGroup), from host {member.client_host}"
+
+
+def _of_consumers(registry: Registry, group: ConsumerGroup, rebalance: Rebalance) -> Iterator[_Awaited]:
     """Members that have to give partitions up come first: others wait for them."""
+    live = registry.consumers.live_group(group.group_id)
     if group.is_due:
-        what = "the next assignment, at most one in group.consumer.assignment.interval.ms"
-        yield Awaited("", max(rebalance.began_ms, group.target.made_ms), what)
+        interval = "the next assignment, at most one in group.consumer.assignment.interval.ms"
+        what = interval if live.placing is None else "the assignment that is being made"
+        yield "", max(rebalance.began_ms, group.target.made_ms), lambda: what
         return
-    unsettled = registry.consumers.live_group(group.group_id).unsettled
-    revoking = MemberState.UNREVOKED_PARTITIONS
-    found = [
-        (one, since_ms, group.members[one]) for one, since_ms in unsettled.items() if one in group.members
-    ]
+    revoking, members = MemberState.UNREVOKED_PARTITIONS, group.members
+    found = [(one, since_ms, members[one]) for one, since_ms in live.unsettled.items() if one in members]
     first = (one for one in found if one[2].current.state == revoking)
     others = (one for one in found if one[2].current.state != revoking)
     for member_id, since_ms, member in chain(first, others):
-        yield Awaited(member_id[:ID_CHARS_MAX], since_ms, _to_do(member))
+        yield member_id, since_ms, partial(_to_do, member)
 
 
 def _to_do(member: Member) -> str:
@@ -104,6 +116,6 @@ def _to_do(member: Member) -> str:
     if current.state == MemberState.UNREVOKED_PARTITIONS:
         return f"to give up {len(current.revoking)} partitions, from host {host}"
     if current.state == MemberState.UNRELEASED_PARTITIONS:
-        missing = len(member.target - current.assigned.keys())
+        missing = sum(map(len, member.target.values())) - len(current.assigned)
         return f"to get {missing} partitions that others had, with its next heartbeat from host {host}"
     return f"to take its new assignment with its next heartbeat, from host {host}"

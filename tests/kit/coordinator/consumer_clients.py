@@ -31,6 +31,7 @@ class ConsumerClient:
         self.instance_id = f"i-{name}" if is_static else None
         self.numbers = count(1)
         self.topics: tuple[str, ...] = ("t", "u")
+        self.pattern = ""
         self.assignor: str | None = None
         self.is_slow = False
         self.is_down = False
@@ -89,7 +90,9 @@ class ConsumerClient:
     def _said(self) -> dict[str, Any]:
         said: dict[str, Any] = {
             "instance_id": self.instance_id,
-            "topics": self.topics,
+            "principal": self.name,
+            "topics": () if self.pattern else self.topics,
+            "pattern": self.pattern,
             "assignor": self.assignor,
         }
         if self.must_say_all:

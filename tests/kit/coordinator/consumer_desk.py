@@ -6,8 +6,9 @@ from typing import Any
 from uuid import UUID
 
 from coordinator.core.consumer_group_records import Partitions, TopicPartition
-from coordinator.core.groups.consumer.assigning import KnownTopic
+from coordinator.core.groups.consumer.assigning import KnownTopic, Question
 from coordinator.core.groups.consumer.groups import LiveGroup
+from coordinator.core.groups.consumer.patterns import Pattern, PatternQuestion
 from coordinator.core.groups.consumer.requests import (
     ConsumerHeartbeat,
     ConsumerHeartbeatReply,
@@ -17,6 +18,7 @@ from coordinator.core.groups.consumer.requests import (
     TopicsKnown,
 )
 from coordinator.core.groups.consumer.state import ConsumerGroup, Member
+from coordinator.core.groups.consumer.targets import answer_to
 from coordinator.core.groups.options import GroupOptions
 from coordinator.core.groups.telling import told_of
 from springtide.contract.groups import GroupRebalance
@@ -37,16 +39,38 @@ def some(of: KnownTopic, *partitions: int) -> Partitions:
 
 
 class ConsumerDesk(GroupDesk):
-    """topics: what the machine is told, again after each opening."""
+    """topics: what the machine is told, again after each opening. is_thinking: questions wait in `questions`;
+    else they are answered at once. denied: topics that principals may not DESCRIBE."""
 
     def __init__(self, *topics: KnownTopic, options: GroupOptions | None = None) -> None:
         self.topics = {one.name: one for one in topics}
         self.group_configs: dict[str, dict[str, str]] = {}
+        self.is_thinking = False
+        self.denied: set[tuple[str, str]] = set()
         super().__init__(options)
 
     def open(self) -> None:
         super().open()
         self.know(*self.topics.values())
+
+    def step(self, event: object) -> None:
+        super().step(event)
+        while self.questions and not self.is_thinking:
+            question = self.questions.pop(0)
+            self.hear(question, self.answer_of(question))
+
+    def answer_of(self, question: Question | PatternQuestion) -> object:
+        """Return what the shell would answer."""
+        if isinstance(question, Question):
+            return answer_to(question)
+        return {
+            pattern: tuple(
+                name
+                for name in filter(Pattern(pattern).matches, question.names)
+                if all((one.principal, name) not in self.denied for one in who)
+            )
+            for pattern, who in question.asked.items()
+        }
 
     def know(self, *topics: KnownTopic) -> None:
         self.topics = {one.name: one for one in topics}
@@ -74,9 +98,8 @@ class ConsumerDesk(GroupDesk):
         return self.start_beat(
             member_id,
             0,
-            topics=topics or ("t",),
             owned=NOTHING,
-            **{"rebalance_timeout_ms": REBALANCE_MS, **said},
+            **{"topics": topics or ("t",), "rebalance_timeout_ms": REBALANCE_MS, **said},
         )
 
     def join(self, member_id: str, *topics: str, **said: Any) -> ConsumerHeartbeatReply:

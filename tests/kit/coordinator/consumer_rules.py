@@ -5,7 +5,8 @@ K3 (what clients believe), K5 (it comes to rest) and K8 (commits) are the walk's
 
 from __future__ import annotations
 
-from coordinator.core.consumer_group_records import TopicPartition
+from coordinator.core.consumer_group_records import TopicPartition, each_partition
+from coordinator.core.groups.consumer.draft import Draft
 from coordinator.core.groups.consumer.state import AWAY, FIRST_EPOCH, ConsumerGroup
 from coordinator.core.groups.consumer.targets import preferred_assignor
 from coordinator.core.groups.registry import Registry
@@ -28,6 +29,7 @@ def check_consumers(registry: Registry) -> None:
         check_epochs(group)
         check_target(registry, group)
         check_timers(registry, group)
+        check_patterns(registry, group)
 
 
 def check_owners(group: ConsumerGroup) -> None:
@@ -64,18 +66,19 @@ def check_target(registry: Registry, group: ConsumerGroup) -> None:
     if group.is_due or live is None or live.topics_version != consumers.topics_version:
         return
     subscribed = {
-        member_id: consumers.existing(group.topics_of(m.about)) for member_id, m in group.members.items()
+        member_id: consumers.topics_of(Draft(group), member_id, member.about)
+        for member_id, member in group.members.items()
     }
-    given = [one for member in group.members.values() for one in member.target]
+    given = [one for member in group.members.values() for one in each_partition(member.target)]
     assert len(given) == len(set(given)), "K4: a partition is in two targets"
     wanted = {one for topics in subscribed.values() for topic in topics for one in topic.all()}
     assert set(given) == wanted, "K4: the target has not all partitions, or others"
     for member_id, member in group.members.items():
         topic_ids = {topic.topic_id for topic in subscribed[member_id]}
-        assert {one.topic_id for one in member.target} <= topic_ids, "K4: a target of a topic not subscribed"
+        assert member.target.keys() <= topic_ids, "K4: a target of a topic not subscribed"
     is_uniform = preferred_assignor(group.members, registry.options.assignors) == "uniform"
     if is_uniform and len(set(subscribed.values())) == 1:
-        sizes = [len(member.target) for member in group.members.values()]
+        sizes = [sum(map(len, member.target.values())) for member in group.members.values()]
         assert max(sizes) - min(sizes) <= 1, f"K4: a target of sizes {sizes}"
 
 
@@ -84,3 +87,8 @@ def check_timers(registry: Registry, group: ConsumerGroup) -> None:
     live = registry.consumers.live_group(group.group_id)
     assert live.members.keys() == group.members.keys(), "a member without a session, or a session without one"
     assert all(one.timer_ms is not None for one in live.members.values()), "a session that never ends"
+
+
+def check_patterns(registry: Registry, group: ConsumerGroup) -> None:
+    """No pattern is kept that no member subscribes."""
+    assert group.patterns.keys() <= group.asked.keys(), "a pattern without a subscriber"

@@ -10,6 +10,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from coordinator.core.consumer_group_records import each_partition
 from coordinator.core.groups.consumer.groups import NextTarget
 from coordinator.core.groups.consumer.state import ConsumerGroupState
 from coordinator.core.groups.requests import OffsetPlace, OffsetsReply, OffsetToCommit
@@ -32,6 +33,7 @@ class ConsumerWalk(RuleBasedStateMachine):
         self.desk = ConsumerDesk(topic("t", 4), topic("u", 3))
         self.clients = [ConsumerClient(self.desk, name) for name in "abc"]
         self.clients += [ConsumerClient(self.desk, name, is_static=True) for name in "st"]
+        self.desk.denied = {("b", "u"), ("s", "u")}
         self.incarnations = 0
         self.stale: set[int] = set()
 
@@ -80,7 +82,18 @@ class ConsumerWalk(RuleBasedStateMachine):
 
     @rule(place=PLACES, topics=st.sampled_from([("t",), ("u",), ("t", "u")]))
     def a_client_subscribes(self, place: int, topics: tuple[str, ...]) -> None:
-        self.clients[place].topics = topics
+        self.clients[place].topics, self.clients[place].pattern = topics, ""
+
+    @rule(place=PLACES, pattern=st.sampled_from(["u|v", ".*", "[tu]"]))
+    def a_client_subscribes_a_pattern(self, place: int, pattern: str) -> None:
+        """The clients `b` and `s` may not DESCRIBE the topic `u`."""
+        self.clients[place].pattern = pattern
+
+    @rule(place=PLACES)
+    def a_client_subscribes_the_pattern_of_another(self, place: int) -> None:
+        for pattern in [client.pattern for client in self.clients if client.pattern][:1]:
+            self.clients[place].pattern = pattern
+            self.clients[place].act()
 
     @rule(place=PLACES, assignor=st.sampled_from(["uniform", "range"]))
     def a_client_asks_for_an_assignor(self, place: int, assignor: str) -> None:
@@ -131,7 +144,8 @@ class ConsumerWalk(RuleBasedStateMachine):
         if not is_calm or client.epoch <= 0 or group is None or member is None or group.is_due:
             return
         is_known = desk.live.topics_version == registry.consumers.topics_version
-        if is_known and (member.about.topics, member.about.assignor) == (client.topics, client.assignor):
+        said = (() if client.pattern else client.topics, client.pattern or None, client.assignor)
+        if is_known and (member.about.topics, member.about.pattern, member.about.assignor) == said:
             epoch, target = group.epoch, member.target
             client.leave(for_a_while=True)
             client.act()
@@ -178,11 +192,36 @@ class ConsumerWalk(RuleBasedStateMachine):
         check_consumers(registry)
         group = registry.consumers.store.latest(GROUP)
         if group is not None and group.is_due:
-            assert NextTarget(GROUP) in self.desk.timers, "a target that is due waits for a heartbeat"
+            placing = self.desk.live.placing
+            is_asked = placing is not None and placing.question in self.desk.questions
+            is_timed = NextTarget(GROUP) in self.desk.timers
+            assert is_asked or is_timed, "a target that is due waits for a heartbeat"
 
     @invariant()
     def replay_is_the_live_state(self) -> None:
         check_replay(self.desk)
+
+    # --- what is asked of another process ----------------------------------------------------------
+
+    @rule(is_thinking=st.booleans())
+    def answers_come_late_or_at_once(self, is_thinking: bool) -> None:
+        self.desk.is_thinking = is_thinking
+
+    @rule(place=st.integers(0, 3), times=st.integers(1, 2))
+    def an_answer_comes(self, place: int, times: int) -> None:
+        """It may come twice, and not in the order of the questions."""
+        desk = self.desk
+        for question in desk.questions[place : place + 1]:
+            desk.questions.remove(question)
+            for _ in range(times):
+                desk.hear(question, desk.answer_of(question))
+
+    @rule()
+    def an_answer_never_comes(self) -> None:
+        desk = self.desk
+        for question in desk.questions[:1]:
+            desk.questions.remove(question)
+            desk.hear(question, None)
 
     @rule(share=st.floats(0, 1), seed=st.integers(0, 2**16))
     def a_prefix_is_compacted(self, share: float, seed: int) -> None:
@@ -206,6 +245,20 @@ class ConsumerWalk(RuleBasedStateMachine):
             assert client.believes <= has, f"K3: {client.name} consumes what it does not have"
 
     @invariant()
+    def no_pattern_shows_what_a_subscriber_may_not_see(self) -> None:
+        """Since the shard was opened here: what stood before was found out for whom it concerned then."""
+        registry = self.desk.machine.registry
+        group, live = registry.consumers.store.latest(GROUP), registry.consumers.live_group(GROUP)
+        if group is None:
+            return
+        for member_id, member in group.members.items():
+            pattern = member.about.pattern or ""
+            if pattern in live.counted and pattern in group.patterns and member_id not in live.withheld:
+                who, shown = live.who[member_id].principal, group.patterns[pattern].topics
+                hidden = [name for name in shown if (who, name) in self.desk.denied]
+                assert not hidden, f"K9: {member_id} gets {hidden} by a pattern"
+
+    @invariant()
     def no_overtaken_client_has_committed(self) -> None:
         for token in self.stale & self.desk.replies.keys():
             self.stale.remove(token)
@@ -222,8 +275,10 @@ class ConsumerWalk(RuleBasedStateMachine):
     def teardown(self) -> None:
         """K5: the world becomes quiet; the members come to rest on their target."""
         desk = self.desk
-        desk.is_holding = False
+        desk.is_holding = desk.is_thinking = False
         desk.commit()
+        while desk.questions:
+            self.an_answer_comes(0, 1)
         for client in self.clients:
             client.is_slow = False
         began_ms = desk.now_ms
@@ -235,7 +290,8 @@ class ConsumerWalk(RuleBasedStateMachine):
             names = {client.member_id for client in self.clients}
             if desk.described().state == ConsumerGroupState.STABLE and desk.group.members.keys() == names:
                 owned = {client.member_id: client.owned for client in self.clients}
-                if all(owned[name] == one.target for name, one in desk.group.members.items()):
+                targets = {name: {*each_partition(m.target)} for name, m in desk.group.members.items()}
+                if owned == targets and desk.group.asked.keys() <= desk.group.patterns.keys():
                     break
             desk.wait(BEAT_MS)
         else:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from coordinator.core.machine import Machine, RequestReply, ShardRecord, StepOutcome, TimerDue
+from coordinator.core.machine import Answered, Machine, RequestReply, ShardRecord, StepOutcome, TimerDue
 from springtide.wire.errors import ErrorCode
 
 M = TypeVar("M", bound=Machine)
@@ -36,7 +36,7 @@ class InFlight:
 
 class MachineDesk(Generic[M]):
     """records: what the log holds, committed. replies: by token; an ErrorCode where the runtime answered.
-    is_holding: batches stay in flight until `commit` or `refuse`."""
+    is_holding: batches stay in flight until `commit` or `refuse`. questions: those without an answer."""
 
     def __init__(self, make: Callable[[], M]) -> None:
         self._make = make
@@ -48,6 +48,7 @@ class MachineDesk(Generic[M]):
         self.now_ms = 0
         self.do_clocks_agree = True
         self.tokens = 0
+        self.questions: list[Any] = []
         self.open()
 
     @property
@@ -82,6 +83,8 @@ class MachineDesk(Generic[M]):
         else:
             self.send(outcome.replies)
 
+        self.questions += outcome.asks
+
     def send(self, replies: list[RequestReply] | tuple[RequestReply, ...]) -> None:
         for reply in replies:
             assert reply.token not in self.replies, "a request is answered once"
@@ -107,6 +110,10 @@ class MachineDesk(Generic[M]):
         for batch in refused:
             for work in batch.works:
                 self._carry_out(self.machine.refused(work, error, self.now_ms, self.wall_ms))
+
+    def hear(self, question: object, answer: object) -> None:
+        """Let the answer to a question come; None: it is lost."""
+        self.step(Answered(question, answer))
 
     def fail_over(self, *, written: int = 0) -> None:
         """Let another process take the shard over. `written` of the batches in flight reached the log."""

@@ -10,6 +10,7 @@ from coordinator.core.shard import ShardPhase, ShardRuntime
 from coordinator.core.shard_ports import (
     AnswerRequest,
     AppendBatch,
+    Ask,
     AskWriter,
     BatchAnswered,
     LeaderKnown,
@@ -110,6 +111,8 @@ class ShardDesk:
             case AnswerRequest(token=token, answer=answer):
                 assert token not in self.answers
                 self.answers[token] = answer
+            case Ask():
+                pass
             case SetTimer(key=key, at_ms=None):
                 self.timers.pop(key, None)
             case SetTimer(key=key, at_ms=int() as at_ms):

@@ -3,20 +3,29 @@ random walk of members hunts them (tests/kit/coordinator/consumer_walk.py)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 
-from coordinator.core.consumer_group_records import CurrentAssignment, Partitions, TopicPartition
+from coordinator.core.consumer_group_records import (
+    ConsumerMember,
+    CurrentAssignment,
+    Partitions,
+    TopicPartition,
+)
 from coordinator.core.groups import machine, offsets
-from coordinator.core.groups.consumer import heartbeat, leaving, reconcile
+from coordinator.core.groups.consumer import heartbeat, leaving, patterns, reconcile
+from coordinator.core.groups.consumer.assigning import Answer, Question, Subscriber
 from coordinator.core.groups.consumer.commits import check_member_epoch
 from coordinator.core.groups.consumer.draft import Draft
-from coordinator.core.groups.consumer.groups import ConsumerGroups
+from coordinator.core.groups.consumer.groups import ConsumerGroups, Who
+from coordinator.core.groups.consumer.patterns import PatternAnswer, PatternQuestion
+from coordinator.core.groups.consumer.placing import Placing
 from coordinator.core.groups.consumer.reconcile import Goal
 from coordinator.core.groups.consumer.requests import ConsumerHeartbeat
 from coordinator.core.groups.consumer.state import ConsumerGroup, Member
 from coordinator.core.groups.consumer.store import ConsumerStore
+from coordinator.core.groups.consumer.targets import on_target_answered, write
 from coordinator.core.groups.registry import Registry, Turn
 from coordinator.core.groups.requests import CommitOffsets
 from springtide.wire.errors import ErrorCode
@@ -29,6 +38,11 @@ NEXT = reconcile._next
 CHECK_EPOCH = heartbeat._check_epoch
 TAKE_OVER = heartbeat._take_over
 RECONCILE = reconcile.reconcile
+ANSWERED = on_target_answered
+SUBSCRIBERS = patterns.subscribers_of
+RESOLVE = patterns.resolve_if_due
+RESOLVED = patterns.on_patterns_answered
+PLACE = Placing._place
 
 
 @_plant(breaks="I30", seen="what a member has yet to give up is given to the next (crabka#521)")
@@ -94,7 +108,7 @@ BEAT = heartbeat._beat
 
 @_plant(breaks="I30", seen="a static member that is away for a while loses its part")
 def leaving_for_a_while_clears_the_target() -> Patches:
-    return [(leaving, "_away", lambda member: AWAY(member)._replace(target=frozenset()))]
+    return [(leaving, "_away", lambda member: AWAY(member)._replace(target={}))]
 
 
 @_plant(breaks="I30", seen="each restart of a static member moves partitions")
@@ -140,3 +154,52 @@ def a_group_is_not_put_together_anew_after_a_refusal() -> Patches:
         self.values.undo(offset)
 
     return [(ConsumerStore, "undo", undo)]
+
+
+@_plant(breaks="I30", seen="an answer that is not waited for any more sets the target back")
+def a_target_of_an_older_epoch_is_taken() -> Patches:
+    def answered(registry: Registry, turn: Turn, question: Question, answer: Answer | None) -> None:
+        group = registry.consumers.store.latest(question.group_id)
+        if group is not None and answer is not None:
+            draft = Draft(group)
+            draft.retarget(question.epoch, turn.wall_ms)
+            write(registry, turn, draft)
+        ANSWERED(registry, turn, question, answer)
+
+    return [(machine, "on_target_answered", answered)]
+
+
+@_plant(breaks="I30", seen="a target brings members back that have left")
+def a_target_is_given_to_a_member_that_is_gone() -> Patches:
+    def place(self: Placing, draft: Draft, subscriber: Subscriber, numbers: list[int]) -> int:
+        if draft[subscriber.member_id] is None:
+            draft.changed[subscriber.member_id] = Member(ConsumerMember())
+        return PLACE(self, draft, subscriber, numbers)
+
+    return [(Placing, "_place", place)]
+
+
+@_plant(breaks="I30", seen="what a pattern stands for is written though no member subscribes it any more")
+def a_pattern_that_was_given_up_is_resolved() -> Patches:
+    def subscribers(draft: Draft) -> dict[str, set[str]]:
+        return {**{pattern: set() for pattern in ("u|v", ".*", "[tu]")}, **SUBSCRIBERS(draft)}
+
+    return [(patterns, "subscribers_of", subscribers)]
+
+
+@_plant(breaks="I30", seen="a pattern shows what the member may DESCRIBE that asked (KAFKA-19147)")
+def a_pattern_shows_what_one_of_its_subscribers_may_see() -> Patches:
+    def as_one(registry: Registry, group_id: str, what: Callable[[], None]) -> None:
+        live = registry.consumers.live_group(group_id)
+        usual = live.who
+        live.who = dict.fromkeys(usual, min(usual.values(), default=Who("", "")))
+        what()
+        live.who = usual
+
+    def ask(registry: Registry, turn: Turn, draft: Draft) -> None:
+        as_one(registry, draft.group.group_id, lambda: RESOLVE(registry, turn, draft))
+
+    def hear(registry: Registry, turn: Turn, question: PatternQuestion, answer: PatternAnswer | None) -> None:
+        as_one(registry, question.group_id, lambda: RESOLVED(registry, turn, question, answer))
+
+    return [(heartbeat, "resolve_if_due", ask), (machine, "on_patterns_answered", hear)]

@@ -3,7 +3,9 @@
     heartbeat   the one request of a member: the checks in their order, and what a heartbeat changes
     leaving     members that leave, and those that are given up
     targets     a new target assignment: when, by which assignor, what is written
+    assigning, placing  what an assignor is asked, and how its answer comes to the members
     uniform, ranges     the assignors
+    patterns    the topics that patterns stand for
     reconcile   of one member: from what it has towards its target
     groups      the groups of a shard: stored state, timers, topics
     state       a group as its records make it

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from coordinator.core.consumer_group_records import each_partition
 from coordinator.core.groups.consumer.groups import NextTarget
 from coordinator.core.groups.consumer.requests import (
     DescribeConsumerGroups,
@@ -39,7 +40,7 @@ def _describe(registry: Registry, group_id: str) -> DescribedConsumerGroup:
                 member.current.epoch,
                 member.about,
                 frozenset(member.current.assigned),
-                member.target,
+                frozenset(each_partition(member.target)),
             )
             for member_id, member in sorted(group.members.items())
         ),

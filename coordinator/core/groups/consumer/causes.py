@@ -53,8 +53,16 @@ def subscribed(member_id: str, before: ConsumerMember, after: ConsumerMember) ->
     if before.pattern != after.pattern:
         pattern = f"the pattern {after.pattern[:ID_CHARS_MAX]}" if after.pattern else "no pattern"
         changes.append(f"with {pattern} now")
-    text = f"{title_of(member_id, after)} changed its subscription: {', '.join(changes)}"
+    told = ", ".join(changes) or "its pattern, with other rights"
+    text = f"{title_of(member_id, after)} changed its subscription: {told}"
     return Cause(CauseKind.SUBSCRIPTION, text, member_id)
+
+
+def matched(before: Iterable[str], after: Iterable[str]) -> Cause:
+    """Return the cause for patterns that stand for other topics, or for ones that a member may see now."""
+    changes = changed_names(before, after)
+    how = f"topics that its members' patterns match have changed: {changes}" if changes else ""
+    return Cause(CauseKind.TOPICS, how or "patterns of its members were resolved")
 
 
 def prefers(member_id: str, about: ConsumerMember, assignor: str) -> Cause:

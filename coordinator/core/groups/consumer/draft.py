@@ -6,9 +6,11 @@ from collections import Counter
 from collections.abc import Iterator
 
 from coordinator.core.consumer_group_records import (
+    ConsumerMember,
     ConsumerValue,
     CurrentAssignment,
     GroupEpoch,
+    ResolvedPattern,
     TargetEpoch,
     TopicPartition,
 )
@@ -18,14 +20,15 @@ from coordinator.core.groups.consumer.state import ConsumerGroup, Member
 
 class Draft:
     """group: as the records have it. is_new: it has none yet. changed: members that are, None: those that
-    go. The rest: see ConsumerGroup."""
+    go. resolved: patterns that are anew. The rest: see ConsumerGroup."""
 
-    __slots__ = ("changed", "epoch", "group", "is_new", "target", "topics_hash")
+    __slots__ = ("changed", "epoch", "group", "is_new", "resolved", "target", "topics_hash")
 
     def __init__(self, group: ConsumerGroup, *, is_new: bool = False) -> None:
         self.group = group
         self.is_new = is_new
         self.changed: dict[str, Member | None] = {}
+        self.resolved: dict[str, ResolvedPattern] = {}
         self.epoch = group.epoch
         self.topics_hash = group.topics_hash
         self.target = group.target
@@ -48,22 +51,36 @@ class Draft:
         member = self.changed[owner]
         return member is None or not _holds(member.current, partition)
 
+    def topics_of(self, about: ConsumerMember) -> frozenset[str]:
+        """Return the names of topics that a member subscribes."""
+        return frozenset(about.topics).union(self._matched(about.pattern))
+
     def subscribed(self) -> frozenset[str]:
         """Return the names of topics that any member subscribes."""
-        group = self.group
-        names, asked = Counter(group.names), Counter(group.asked)
+        names = Counter(self.group.names)
+        for before, member in self._changes():
+            names.subtract(() if before is None else before.about.topics)
+            names.update(() if member is None else member.about.topics)
+        return frozenset(+names).union(*map(self._matched, self._asked()))
+
+    def _matched(self, pattern: str | None) -> tuple[str, ...]:
+        resolved = self.resolved.get(pattern or "") or self.group.patterns.get(pattern or "")
+        return () if resolved is None else resolved.topics
+
+    def _asked(self) -> Counter[str]:
+        """Return how many members subscribe each pattern."""
+        asked = Counter(self.group.asked)
+        for before, member in self._changes():
+            asked.subtract([before.about.pattern] if before is not None and before.about.pattern else [])
+            asked.update([member.about.pattern] if member is not None and member.about.pattern else [])
+        return +asked
+
+    def _changes(self) -> Iterator[tuple[Member | None, Member | None]]:
+        """Yield the members whose subscription may have changed, as they were and as they are."""
         for member_id, member in self.changed.items():
-            before = group.members.get(member_id)
-            if before is not None and member is not None and before.about is member.about:
-                continue
-            if before is not None:
-                names.subtract(before.about.topics)
-                asked.subtract(filter(None, [before.about.pattern]))
-            if member is not None:
-                names.update(member.about.topics)
-                asked.update(filter(None, [member.about.pattern]))
-        resolved = (group.patterns[one].topics for one in (+asked) if one in group.patterns)
-        return frozenset(+names).union(*resolved)
+            before = self.group.members.get(member_id)
+            if before is None or member is None or before.about is not member.about:
+                yield before, member
 
     def records(self) -> Iterator[tuple[ConsumerGroupKey, ConsumerValue | None]]:
         """Yield what has to be written. Each beginning of it is a legal state: members before what they have,
@@ -78,6 +95,10 @@ class Draft:
         for member_id, member in now:
             if (old := before[member_id]) is None or old.about != member.about:
                 yield ConsumerGroupKey(ConsumerRecord.MEMBER, group_id, member_id), member.about
+        for pattern in sorted(group.patterns.keys() - self._asked().keys()):
+            yield ConsumerGroupKey(ConsumerRecord.PATTERN, group_id, pattern), None
+        for pattern, resolved in self.resolved.items():
+            yield ConsumerGroupKey(ConsumerRecord.PATTERN, group_id, pattern), resolved
         if self.is_new or (self.epoch, self.topics_hash) != (group.epoch, group.topics_hash):
             key = ConsumerGroupKey(ConsumerRecord.EPOCH, group_id)
             yield key, GroupEpoch(self.epoch, self.topics_hash)
@@ -94,8 +115,8 @@ class Draft:
         self.epoch = self.group.epoch + 1
         self.topics_hash = topics_hash
 
-    def retarget(self, made_ms: int) -> None:
-        self.target = TargetEpoch(self.epoch, made_ms)
+    def retarget(self, epoch: int, made_ms: int) -> None:
+        self.target = TargetEpoch(epoch, made_ms)
 
 
 def _holds(current: CurrentAssignment, partition: TopicPartition) -> bool:

@@ -15,6 +15,7 @@ from coordinator.core.groups.consumer.draft import Draft
 from coordinator.core.groups.consumer.groups import LiveGroup
 from coordinator.core.groups.consumer.state import AWAY, ConsumerGroup, Member, MemberState
 from coordinator.core.groups.history import (
+    CAUSES_KEPT_MAX,
     NOT_KNOWN,
     PARTITIONS_FOLLOWED_MAX,
     PLACES_KEPT_MAX,
@@ -27,16 +28,34 @@ from coordinator.core.groups.registry import Registry, Turn
 
 def note_cause(registry: Registry, turn: Turn, draft: Draft, cause: Cause) -> None:
     """Note why the draft's epoch is raised. A rebalance has all causes up to its target."""
+    registry.history.consumers_begun += 1
+    live = registry.consumers.live_group(draft.group.group_id)
+    live.later.append(cause._replace(at_ms=turn.wall_ms))
+    del live.later[CAUSES_KEPT_MAX:]
+    if live.placing is None:
+        _note_later(registry, turn, draft)
+
+
+def begin_target(registry: Registry, turn: Turn, draft: Draft) -> None:
+    """Note that a target is asked for: what comes until it is there is a cause of the next rebalance."""
+    _note_later(registry, turn, draft)
+
+
+def _note_later(registry: Registry, turn: Turn, draft: Draft) -> None:
     history, group = registry.history, draft.group
+    live = registry.consumers.live_group(group.group_id)
+    if not live.later:
+        return
     rebalance = history.under_way(group.group_id)
     if rebalance is None or rebalance.assigned_ms != NOT_KNOWN:
         rebalance = history.begin(group.group_id, group.epoch + 1, turn.wall_ms)
-    rebalance.note_cause(cause._replace(at_ms=turn.wall_ms))
-    history.consumers_begun += 1
+    for cause in live.later:
+        rebalance.note_cause(cause)
+    live.later.clear()
     history.note(rebalance)
 
 
-def note_target(registry: Registry, turn: Turn, draft: Draft, assignor: str) -> None:
+def note_target(registry: Registry, turn: Turn, draft: Draft, assignor: str, to_move: int) -> None:
     """Note a new target, which the draft has: each member has to come to its epoch."""
     history, group_id = registry.history, draft.group.group_id
     live = registry.consumers.live_group(group_id)
@@ -44,14 +63,9 @@ def note_target(registry: Registry, turn: Turn, draft: Draft, assignor: str) -> 
     if rebalance is None or rebalance.assigned_ms != NOT_KNOWN:
         rebalance = history.begin(group_id, draft.epoch, turn.wall_ms)
     members = draft.members()
-    others = {*draft.changed, *live.unsettled}
-    rebalance.generation_id = draft.epoch
+    rebalance.generation_id = draft.target.epoch
     rebalance.assigned_ms, rebalance.assignor = turn.wall_ms, assignor
-    rebalance.to_move = sum(
-        len(member.target.difference(member.current.assigned, member.current.revoking))
-        for member in (members.get(member_id) for member_id in sorted(others))
-        if member is not None
-    )
+    rebalance.to_move = to_move
     rebalance.moved = 0
     existing = registry.consumers.existing(draft.subscribed())
     live.assigned_topics = {topic.name: topic for topic in existing}
@@ -60,6 +74,7 @@ def note_target(registry: Registry, turn: Turn, draft: Draft, assignor: str) -> 
         live.released = {one: by for one, by in live.released.items() if one.topic_id in topic_ids}
     live.unsettled = dict.fromkeys(members, turn.wall_ms)
     history.note(rebalance)
+    _note_later(registry, turn, draft)
 
 
 def note_silence(registry: Registry, turn: Turn, group_id: str, member_id: str) -> None:

@@ -6,12 +6,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
+from typing import NamedTuple
 from uuid import UUID
 
-from coordinator.core.consumer_group_records import Partitions, TopicPartition
+from coordinator.core.consumer_group_records import ConsumerMember, Partitions, TopicPartition
 from coordinator.core.groups.consumer.assigning import KnownTopic
+from coordinator.core.groups.consumer.draft import Draft
+from coordinator.core.groups.consumer.placing import Placing
 from coordinator.core.groups.consumer.store import ConsumerStore
+from coordinator.core.groups.history import Cause
 from springtide.wire.questions import Place
+
+LOST_MAX = 2
+"""Targets in a row that were asked for and got no answer, before the present one stays for a while, with an
+alarm."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +54,13 @@ class ConsumerChanged:
     member_id: str = ""
 
 
+class Who(NamedTuple):
+    """Whom rights are asked for. host: an address."""
+
+    principal: str
+    host: str
+
+
 class LiveMember:
     """expires_ms: when its session ends. timer_ms: when its timer is due, at or before that; None without.
     revoking_epoch: at which it was asked to give up partitions; None: it was not. told: what it was told last
@@ -61,28 +76,54 @@ class LiveMember:
 
 
 class LiveGroup:
-    """targeted_ms: monotonic, when its last target was made here. topics_version: of the topics with which
-    its hash was compared last.
+    """targeted_ms: monotonic, when its last target was begun here. put_off_ms: no target before. placing: the
+    target that is asked for, or known and not written yet. lost: how often in a row no answer came.
+    resolving: the question about patterns that is waited for. resolved_ms: when the last was put;
+    resolved_version: how many topics had been created by then. who: whose rights each member with a pattern
+    has, as far as it is known. counted: whose rights counted in what a pattern stands for, as far as it is
+    known. withheld: members that get nothing by their pattern yet.
+    topics_version: of the topics with which its hash was compared last.
 
-    For people: released: partitions that no member consumes, with the last one that did and until when.
-    unsettled: members that have not all that the target gives them, and since when. last_heard: members that
-    are given up for their silence. assigned_topics: those of the last target, by name. Times are Unix ms.
+    For people: later: causes since the target was asked for that is on its way. released: partitions that no
+    member consumes, with the last one that did and until when. unsettled: members that have not all that the
+    target gives them, and since when. last_heard: members that are given up for their silence.
+    assigned_topics: those of the last target, by name. Times are Unix milliseconds.
     """
 
     __slots__ = (
         "assigned_topics",
+        "counted",
         "last_heard",
+        "later",
+        "lost",
         "members",
+        "placing",
+        "put_off_ms",
         "released",
+        "resolved_ms",
+        "resolved_version",
+        "resolving",
         "targeted_ms",
         "topics_version",
         "unsettled",
+        "who",
+        "withheld",
     )
 
     def __init__(self) -> None:
         self.members: dict[str, LiveMember] = {}
         self.targeted_ms: int | None = None
+        self.put_off_ms = 0
+        self.placing: Placing | None = None
+        self.lost = 0
+        self.resolving: object = None
+        self.resolved_ms: int | None = None
+        self.resolved_version = -1
+        self.who: dict[str, Who] = {}
+        self.counted: dict[str, frozenset[Who]] = {}
+        self.withheld: set[str] = set()
         self.topics_version = -1
+        self.later: list[Cause] = []
         self.released: dict[TopicPartition, tuple[str, int]] = {}
         self.unsettled: dict[str, int] = {}
         self.last_heard: dict[str, int] = {}
@@ -91,10 +132,10 @@ class LiveGroup:
 
 class ConsumerGroups:
     """topics: by name; None: they are not known yet, and no group can be served: it would look as if its
-    topics had been deleted. topics_version: rises with each change of them. configs: settings of groups that
-    have some of their own."""
+    topics had been deleted. topics_version: rises with each change of them. created_version:
+    with each one that brings a new name. configs: settings of groups that have some of their own."""
 
-    __slots__ = ("_names", "configs", "live", "store", "topics", "topics_version")
+    __slots__ = ("_names", "configs", "created_version", "live", "store", "topics", "topics_version")
 
     def __init__(self, store: ConsumerStore) -> None:
         self.store = store
@@ -102,11 +143,13 @@ class ConsumerGroups:
         self.topics: Mapping[str, KnownTopic] | None = None
         self.topics_version = 0
         self.configs: Mapping[str, Mapping[str, str]] = {}
+        self.created_version = 0
         self._names: dict[UUID, str] | None = None
 
     def know(self, topics: Mapping[str, KnownTopic], configs: Mapping[str, Mapping[str, str]]) -> None:
         self.configs = configs
         if topics is not self.topics:
+            self.created_version += not topics.keys() <= (self.topics or {}).keys()
             self.topics = topics
             self.topics_version += 1
             self._names = None
@@ -122,6 +165,12 @@ class ConsumerGroups:
         """Return those of the topics that exist, by name."""
         topics = self.topics or {}
         return tuple(topics[name] for name in sorted(names) if name in topics)
+
+    def topics_of(self, draft: Draft, member_id: str, about: ConsumerMember) -> tuple[KnownTopic, ...]:
+        """Return the topics that a member can be assigned."""
+        live = self.live.get(draft.group.group_id)
+        is_withheld = live is not None and member_id in live.withheld
+        return self.existing(about.topics if is_withheld else draft.topics_of(about))
 
     def hash_of(self, names: Iterable[str]) -> int:
         """Return a number that changes with the topics of these names: with their ids and partitions. It is

@@ -7,14 +7,14 @@ FENCED_MEMBER_EPOCH apart, and end on most others. A member is told of what is w
 from __future__ import annotations
 
 from dataclasses import replace
-from uuid import UUID
 
 from coordinator.core.consumer_group_records import ConsumerMember, CurrentAssignment
 from coordinator.core.groups.consumer import causes
 from coordinator.core.groups.consumer.draft import Draft
 from coordinator.core.groups.consumer.following import note_cause
-from coordinator.core.groups.consumer.groups import LiveMember
+from coordinator.core.groups.consumer.groups import LiveMember, Who
 from coordinator.core.groups.consumer.leaving import check_seat, leave
+from coordinator.core.groups.consumer.patterns import fault_of, resolve_if_due, take_rights
 from coordinator.core.groups.consumer.reconcile import Goal, reconcile
 from coordinator.core.groups.consumer.requests import (
     JOINING,
@@ -49,6 +49,8 @@ def _answer(registry: Registry, turn: Turn, request: ConsumerHeartbeat) -> Consu
         error = leave(registry, turn, group, request)
         return ConsumerHeartbeatReply(error, request.member_id, request.member_epoch)
     draft = Draft(group or ConsumerGroup(request.group_id), is_new=group is None)
+    if request.pattern and request.pattern not in draft.group.asked and (fault := fault_of(request.pattern)):
+        return ConsumerHeartbeatReply(ErrorCode.INVALID_REGULAR_EXPRESSION, message=fault)
     member_id = request.member_id or request.new_member_id
     error = _take_seat(registry, turn, draft, member_id, request)
     if error is ErrorCode.NONE:
@@ -133,8 +135,11 @@ def _beat(
     about = _said(before.about, request)
     if not _has_room(registry, before.about, about):
         return ConsumerHeartbeatReply(ErrorCode.GROUP_MAX_SIZE_REACHED)
+    who = Who(request.principal, request.client_host.removeprefix("/"))
     has_changed = (before.about.topics, before.about.pattern) != (about.topics, about.pattern)
+    has_changed |= take_rights(registry, draft, member_id, about.pattern, who)
     draft.changed[member_id] = before._replace(about=about)
+    resolve_if_due(registry, turn, draft)
     _raise_epoch(registry, turn, draft, member_id, before.about if has_changed else None)
     assign_if_due(registry, turn, draft)
     member = draft[member_id]
@@ -144,7 +149,7 @@ def _beat(
     goal = Goal(
         draft.target.epoch,
         member.target,
-        _topic_ids(registry, draft, about),
+        frozenset(topic.topic_id for topic in registry.consumers.topics_of(draft, member_id, about)),
         has_changed,
         lambda partition: draft.is_free_for(member_id, partition),
     )
@@ -231,11 +236,6 @@ def _other_assignor(registry: Registry, draft: Draft, member_id: str) -> Cause |
     name = preferred_assignor(draft.members(), names)
     is_same = name == preferred_assignor(draft.group.members, names)
     return None if is_same else causes.prefers(member_id, after.about, name)
-
-
-def _topic_ids(registry: Registry, draft: Draft, about: ConsumerMember) -> frozenset[UUID]:
-    existing = registry.consumers.existing(draft.group.topics_of(about))
-    return frozenset(topic.topic_id for topic in existing)
 
 
 def _reply(

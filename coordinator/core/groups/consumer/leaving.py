@@ -135,7 +135,9 @@ def on_changes_refused(registry: Registry, turn: Turn, group_id: str) -> None:
     """Go on with the group as it was: no member has heard of what was refused."""
     group = registry.consumers.store.latest(group_id)
     live = registry.consumers.live_group(group_id)
-    live.targeted_ms, live.topics_version = None, -1
+    live.targeted_ms, live.placing, live.topics_version = None, None, -1
+    live.resolving, live.resolved_version = None, -1
+    live.counted.clear()
     for member_id in live.members.keys() - (set() if group is None else group.members.keys()):
         forget_member(registry, turn, group_id, member_id)
     turn.timers[NextTarget(group_id)] = None

@@ -9,22 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from coordinator.core.consumer_group_records import Partitions, TopicPartition
-from coordinator.core.groups.consumer.assigning import KnownTopic, Subscriber
+from coordinator.core.groups.consumer.assigning import Answer, Subscriber
 
 
-def share_ranges(subscribers: Sequence[Subscriber]) -> dict[str, Partitions]:
-    ordered = sorted(subscribers, key=lambda one: (one.instance_id is None, one.instance_id, one.member_id))
-    by_topic: dict[KnownTopic, list[str]] = {}
-    for member in ordered:
-        for topic in member.topics:
-            by_topic.setdefault(topic, []).append(member.member_id)
-    mine: dict[str, list[TopicPartition]] = {member.member_id: [] for member in ordered}
-    for topic, members in by_topic.items():
-        quota, extras = divmod(topic.partitions, len(members))
-        partitions, start = topic.all(), 0
-        for place, member_id in enumerate(members):
-            end = start + quota + (place < extras)
-            mine[member_id] += partitions[start:end]
-            start = end
-    return {member_id: frozenset(partitions) for member_id, partitions in mine.items()}
+def share_ranges(starts: Sequence[int], subscribers: Sequence[Subscriber]) -> Answer:
+    by_topic: list[list[list[int]]] = [[] for _ in starts]
+    mine: Answer = [[] for _ in subscribers]
+    for place in sorted(range(len(subscribers)), key=lambda place: _order(subscribers[place])):
+        for topic in subscribers[place].topics:
+            by_topic[topic].append(mine[place])
+    for topic, members in enumerate(by_topic):
+        if members:
+            start = starts[topic]
+            quota, extras = divmod(starts[topic + 1] - start, len(members))
+            for order, own in enumerate(members):
+                end = start + quota + (order < extras)
+                own.extend(range(start, end))
+                start = end
+    return mine
+
+
+def _order(member: Subscriber) -> tuple[bool, str, str]:
+    return member.instance_id is None, member.instance_id or "", member.member_id

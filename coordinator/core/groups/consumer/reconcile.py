@@ -13,7 +13,12 @@ from dataclasses import replace
 from typing import NamedTuple
 from uuid import UUID
 
-from coordinator.core.consumer_group_records import CurrentAssignment, Partitions, TopicPartition
+from coordinator.core.consumer_group_records import (
+    CurrentAssignment,
+    Partitions,
+    PartitionsByTopic,
+    TopicPartition,
+)
 from coordinator.core.groups.consumer.state import MemberState
 
 
@@ -25,7 +30,7 @@ class Goal(NamedTuple):
     """
 
     target_epoch: int
-    target: Partitions
+    target: PartitionsByTopic
     topic_ids: frozenset[UUID]
     has_changed: bool
     is_free: Callable[[TopicPartition], bool]
@@ -64,7 +69,8 @@ def _drop_unsubscribed(current: CurrentAssignment, goal: Goal, owned: Partitions
 
 
 def _next(current: CurrentAssignment, goal: Goal, owned: Partitions | None) -> CurrentAssignment:
-    target = {one for one in goal.target if one.topic_id in goal.topic_ids}
+    topics = (topic for topic in goal.target.items() if topic[0] in goal.topic_ids)
+    target = {TopicPartition(topic_id, one) for topic_id, partitions in topics for one in partitions}
     assigned = {one: epoch for one, epoch in current.assigned.items() if one in target}
     revoking = {one: epoch for one, epoch in current.assigned.items() if one not in target}
     if revoking and shows(owned, revoking):

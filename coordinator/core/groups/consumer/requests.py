@@ -29,6 +29,7 @@ class ConsumerHeartbeat(Struct, frozen=True, kw_only=True):
     members make up their own (KIP-1082).
     member_epoch: the member's own, or JOINING, LEAVING, AWAY.
     owned: all partitions that it consumes, or may still.
+    client_host: the address as Java writes it. principal: whose rights count for a pattern, with it.
     """
 
     token: int
@@ -40,6 +41,7 @@ class ConsumerHeartbeat(Struct, frozen=True, kw_only=True):
     rack_id: str | None = None
     client_id: str = ""
     client_host: str = ""
+    principal: str = ""
     rebalance_timeout_ms: int = -1
     topics: tuple[str, ...] | None = None
     pattern: str | None = None

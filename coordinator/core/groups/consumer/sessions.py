@@ -41,7 +41,10 @@ def watch_revocation(registry: Registry, turn: Turn, group_id: str, member_id: s
 
 def forget_member(registry: Registry, turn: Turn, group_id: str, member_id: str) -> None:
     """Stop the timers of a member that is gone."""
-    live = registry.consumers.live_group(group_id).members.pop(member_id, None)
+    of_group = registry.consumers.live_group(group_id)
+    of_group.who.pop(member_id, None)
+    of_group.withheld.discard(member_id)
+    live = of_group.members.pop(member_id, None)
     if live is not None:
         turn.timers[ConsumerSession(group_id, member_id)] = None
         turn.timers[Revocation(group_id, member_id)] = None

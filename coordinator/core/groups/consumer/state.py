@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from enum import IntEnum, StrEnum
+from types import MappingProxyType
 from typing import NamedTuple
 
 from coordinator.core.consumer_group_records import (
@@ -22,7 +23,7 @@ from coordinator.core.consumer_group_records import (
     ConsumerValue,
     CurrentAssignment,
     GroupEpoch,
-    Partitions,
+    PartitionsByTopic,
     ResolvedPattern,
     TargetEpoch,
     TopicPartition,
@@ -59,7 +60,7 @@ class Member(NamedTuple):
 
     about: ConsumerMember
     current: CurrentAssignment = CurrentAssignment()
-    target: Partitions = frozenset()
+    target: PartitionsByTopic = MappingProxyType({})
 
 
 class ConsumerGroup:
@@ -121,8 +122,8 @@ class ConsumerGroup:
             case ConsumerRecord.CURRENT, CurrentAssignment() | None if member := self.members.get(key.name):
                 self._disown(key.name, member.current)
                 self._own(key.name, member._replace(current=value or CurrentAssignment()))
-            case ConsumerRecord.TARGET, frozenset() | None if member := self.members.get(key.name):
-                self.members[key.name] = member._replace(target=value or frozenset())
+            case ConsumerRecord.TARGET, dict() | None if member := self.members.get(key.name):
+                self.members[key.name] = member._replace(target=value or {})
 
     def _set_member(self, member_id: str, about: ConsumerMember | None) -> None:
         before = self.members.pop(member_id, None)
@@ -174,11 +175,6 @@ class ConsumerGroup:
             if (current.epoch, current.state) != (self.target.epoch, MemberState.STABLE):
                 return ConsumerGroupState.RECONCILING
         return ConsumerGroupState.STABLE
-
-    def topics_of(self, about: ConsumerMember) -> frozenset[str]:
-        """Return the names of topics that a member subscribes."""
-        pattern = self.patterns.get(about.pattern or "")
-        return frozenset(about.topics if pattern is None else (*about.topics, *pattern.topics))
 
     def subscribed(self) -> frozenset[str]:
         """Return the names of topics that any member subscribes."""

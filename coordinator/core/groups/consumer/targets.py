@@ -7,20 +7,36 @@ once, they are assigned together. Kafka waits for the next heartbeat then; here 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
 from coordinator.core.consumer_group_records import encode_consumer_key, encode_consumer_value
-from coordinator.core.groups.consumer.assigning import Assignor, Subscriber
+from coordinator.core.groups.consumer.assigning import (
+    Answer,
+    Assignor,
+    KnownTopic,
+    Numbering,
+    Question,
+    Subscriber,
+)
 from coordinator.core.groups.consumer.draft import Draft
-from coordinator.core.groups.consumer.following import follow, note_target
-from coordinator.core.groups.consumer.groups import ConsumerChanged, NextTarget
+from coordinator.core.groups.consumer.following import begin_target, follow, note_target
+from coordinator.core.groups.consumer.groups import (
+    LOST_MAX,
+    ConsumerChanged,
+    ConsumerGroups,
+    LiveGroup,
+    NextTarget,
+)
+from coordinator.core.groups.consumer.placing import Placing
 from coordinator.core.groups.consumer.ranges import share_ranges
 from coordinator.core.groups.consumer.state import Member
 from coordinator.core.groups.consumer.uniform import uniform
 from coordinator.core.groups.registry import Registry, Turn
 from coordinator.core.machine import ShardRecord
 
-ASSIGNORS: dict[str, Assignor] = {"uniform": uniform, "range": share_ranges}
+LOST_AGAIN_MS = 60_000
+
+_ASSIGNORS: dict[str, Assignor] = {"uniform": uniform, "range": share_ranges}
 
 
 def preferred_assignor(members: Mapping[str, Member], configured: Sequence[str]) -> str:
@@ -36,39 +52,104 @@ def assign_if_due(registry: Registry, turn: Turn, draft: Draft) -> None:
     if draft.target.epoch >= draft.epoch:
         return
     live = registry.consumers.live_group(draft.group.group_id)
-    members = draft.members()
-    wait_ms = 0
-    if live.targeted_ms is not None and members:
-        interval_ms = registry.settings_of(draft.group.group_id).assignment_interval_ms
-        wait_ms = live.targeted_ms + interval_ms - turn.now_ms
     timer = NextTarget(draft.group.group_id)
-    if wait_ms > 0:
-        turn.timers[timer] = turn.now_ms + wait_ms
+    members = draft.members()
+    if not members:
+        live.targeted_ms = None
+    elif live.placing is not None:
         return
+    elif (due_ms := _due_ms(registry, draft.group.group_id, live)) > turn.now_ms:
+        turn.timers[timer] = due_ms
+        return
+    else:
+        live.targeted_ms = turn.now_ms
     turn.timers[timer] = None
-    live.targeted_ms = turn.now_ms if members else None
-    _assign(registry, turn, draft, members)
+    _assign(registry, turn, draft, live, members)
 
 
-def _assign(registry: Registry, turn: Turn, draft: Draft, members: dict[str, Member]) -> None:
-    consumers = registry.consumers
+def _due_ms(registry: Registry, group_id: str, live: LiveGroup) -> int:
+    """Return when the next target may be made, at the earliest."""
+    targeted_ms, interval_ms = live.targeted_ms, registry.settings_of(group_id).assignment_interval_ms
+    return max(live.put_off_ms, 0 if targeted_ms is None else targeted_ms + interval_ms)
+
+
+def _assign(
+    registry: Registry, turn: Turn, draft: Draft, live: LiveGroup, members: Mapping[str, Member]
+) -> None:
     name = preferred_assignor(members, registry.options.assignors)
-    target = ASSIGNORS[name](
-        [
-            Subscriber(
-                member_id,
-                member.about.instance_id,
-                consumers.existing(draft.group.topics_of(member.about)),
-                member.target,
-            )
-            for member_id, member in members.items()
-        ]
-    )
-    for member_id, partitions in target.items():
-        if members[member_id].target != partitions:
-            draft.changed[member_id] = members[member_id]._replace(target=partitions)
-    draft.retarget(turn.wall_ms)
-    note_target(registry, turn, draft, name)
+    begin_target(registry, turn, draft)
+    live.placing = placing = _placing(registry.consumers, draft, name, members)
+    question = placing.question
+    is_even = name == "range" or question.is_equal
+    if is_even and question.starts[-1] <= registry.options.at_once_partitions_max:
+        placing.answer(answer_to(question))
+        _place(registry, turn, draft, live, placing)
+    else:
+        turn.asks.append(question)
+
+
+def answer_to(question: Question) -> Answer:
+    """Return the target that is asked for. Runs in another process, too."""
+    return _ASSIGNORS[question.assignor](question.starts, question.subscribers)
+
+
+def _placing(
+    consumers: ConsumerGroups, draft: Draft, assignor: str, members: Mapping[str, Member]
+) -> Placing:
+    """Return a target of the draft's epoch that is to be asked for."""
+    withheld = consumers.live_group(draft.group.group_id).withheld
+    topics: dict[Hashable, tuple[KnownTopic, ...]] = {}
+    saying: dict[str, Hashable] = {}
+    for member_id, member in members.items():
+        said = saying[member_id] = member.about.topics, member.about.pattern, member_id in withheld
+        if said not in topics:
+            topics[said] = consumers.topics_of(draft, member_id, member.about)
+    every = sorted({topic for subscribed in topics.values() for topic in subscribed})
+    places = {topic: place for place, topic in enumerate(every)}
+    subscribed = {said: tuple(places[topic] for topic in own) for said, own in topics.items()}
+    numbering = Numbering(every)
+    subscribers = [
+        Subscriber(
+            member_id,
+            member.about.instance_id,
+            subscribed[saying[member_id]],
+            numbering.numbers(member.target),
+        )
+        for member_id, member in members.items()
+    ]
+    question = Question(draft.group.group_id, draft.epoch, assignor, numbering.starts, subscribers)
+    return Placing(question, numbering)
+
+
+def _place(registry: Registry, turn: Turn, draft: Draft, live: LiveGroup, placing: Placing) -> None:
+    """Write the next part of a target; its epoch with the last."""
+    timer = NextTarget(draft.group.group_id)
+    if not placing.write(draft):
+        turn.timers[timer] = turn.now_ms
+        return
+    question, live.placing = placing.question, None
+    draft.retarget(question.epoch, turn.wall_ms)
+    note_target(registry, turn, draft, question.assignor, placing.to_move)
+    if draft.target.epoch < draft.epoch:
+        turn.timers[timer] = max(turn.now_ms, _due_ms(registry, draft.group.group_id, live))
+
+
+def on_target_answered(registry: Registry, turn: Turn, question: Question, answer: Answer | None) -> None:
+    """Take an answer in, if it is still waited for. None: it is lost; the question is put again at once, and
+    after that from time to time, while the target stays."""
+    group_id = question.group_id
+    live = registry.consumers.live.get(group_id)
+    if live is None or live.placing is None or live.placing.question is not question:
+        return
+    if answer is None:
+        live.placing = None
+        live.lost += 1
+        live.targeted_ms = None
+        live.put_off_ms = 0 if live.lost < LOST_MAX else turn.now_ms + LOST_AGAIN_MS
+    else:
+        live.lost = live.put_off_ms = 0
+        live.placing.answer(answer)
+    on_next_target(registry, turn, group_id)
 
 
 def write(registry: Registry, turn: Turn, draft: Draft, member_id: str = "") -> None:
@@ -82,6 +163,7 @@ def write(registry: Registry, turn: Turn, draft: Draft, member_id: str = "") -> 
 
 
 def on_next_target(registry: Registry, turn: Turn, group_id: str) -> None:
+    """Make the target that is due, or go on with writing one."""
     group = registry.consumers.store.latest(group_id)
     if registry.consumers.topics is None:
         turn.timers[NextTarget(group_id)] = (
@@ -89,5 +171,9 @@ def on_next_target(registry: Registry, turn: Turn, group_id: str) -> None:
         )
     elif group is not None:
         draft = Draft(group)
-        assign_if_due(registry, turn, draft)
+        live = registry.consumers.live_group(group_id)
+        if live.placing is not None and live.placing.is_answered:
+            _place(registry, turn, draft, live, live.placing)
+        else:
+            assign_if_due(registry, turn, draft)
         write(registry, turn, draft)

@@ -79,9 +79,9 @@ VALUES: list[tuple[ConsumerRecord, str, ConsumerValue]] = [
         ConsumerRecord.TARGET,
         "0000030102030405060708090a0b0c0d0e0f10030000000000000003001112131415161718191a1b1c1d1e1f2002000000"
         "050000",
-        frozenset({TopicPartition(T, 0), TopicPartition(T, 3), TopicPartition(U, 5)}),
+        {T: (0, 3), U: (5,)},
     ),
-    (ConsumerRecord.TARGET, "00000100", frozenset()),
+    (ConsumerRecord.TARGET, "00000100", {}),
     (
         ConsumerRecord.CURRENT,
         "0000000000070000000601020102030405060708090a0b0c0d0e0f10030000000000000003010009030000000600000007"

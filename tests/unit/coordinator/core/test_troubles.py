@@ -34,6 +34,12 @@ def test_a_group_is_told_of_once_offsets_of_a_transaction_are_pending_for_a_quar
     assert "has not ended for 15 minutes" in told.detail
 
 
+def test_a_group_whose_target_could_not_be_made_is_told_of() -> None:
+    troubles = Troubles()
+    troubles.see([GroupFigures("g", 2, {}, lacks_target=True)], {})
+    assert [(told.group_id, told.code) for told in troubles.found] == [("g", "not_assigned")]
+
+
 def test_growing_lag_is_told_with_its_figures() -> None:
     troubles = Troubles()
     for number in range(FAST.looks * (FAST.periods + 1)):

@@ -15,7 +15,6 @@ import pytest
 from dataplane.core.compaction.known import PlacedRound
 from dataplane.core.compaction.rounds import Round, encode_round
 from dataplane.core.log_port import SuspectBytes
-from dataplane.shell import compaction_process
 from dataplane.shell.compaction_process import CompactionProcess
 from dataplane.storage import rewritten_files
 from dataplane.storage.compaction import CompactionPass, PassPutOff, Rewriting
@@ -28,6 +27,7 @@ from dataplane.storage.rewritten_files import rewrite_files
 from dataplane.storage.segment import log_path
 from springtide.contract.epochs import LeaderEpoch
 from springtide.contract.session import ShutdownKind
+from springtide.node.child_process import ChildProcess
 from springtide.wire.records import NewRecord, encode_batch
 from tests.kit.dataplane.storage import PARTITION, append, opened, settings_for
 
@@ -160,11 +160,11 @@ def test_a_process_that_ends_within_an_answer_puts_the_pass_off(
 ) -> None:
     """An answer that names many segments is longer than what a pipe takes at once."""
 
-    def started() -> subprocess.Popen[bytes]:
+    def started(_child: ChildProcess) -> subprocess.Popen[bytes]:
         command = ["sh", "-c", "read asked; printf '{\"segments\"'; kill -9 $$"]
         return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
-    monkeypatch.setattr(compaction_process, "_started", started)
+    monkeypatch.setattr(ChildProcess, "_started", started)
     with pytest.raises(PassPutOff, match="ended with status -9"):
         bench.begin(process.rewrite).write()
     assert bench.health.failure is None

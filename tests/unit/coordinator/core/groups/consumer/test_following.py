@@ -7,7 +7,9 @@ import pytest
 from coordinator.core.groups.consumer.assigning import KnownTopic
 from coordinator.core.groups.consumer.requests import LEAVING
 from coordinator.core.groups.consumer.state import AWAY
+from coordinator.core.groups.consumer.targets import answer_to
 from coordinator.core.groups.history import NOT_KNOWN, PARTITIONS_FOLLOWED_MAX
+from coordinator.core.groups.options import GroupOptions
 from springtide.contract.groups import Awaited, MovedPartition, MovedPartitions
 from tests.kit.coordinator.consumer_desk import NOTHING, ConsumerDesk, some, topic
 from tests.kit.coordinator.group_desk import GROUP
@@ -102,10 +104,51 @@ def test_causes_until_the_next_target_are_those_of_one_rebalance(desk: ConsumerD
         f"member b (static i) joined from host {HOST}",
         "member b (static i) changed its subscription: it added u",
         "member a changed its subscription: with the pattern x.* now",
+        "patterns of its members were resolved",
     ]
-    assert [cause.kind for cause in desk.rebalance.causes] == ["joined", "subscription", "subscription"]
-    assert desk.rebalance.causes_total == 3
-    assert desk.machine.registry.history.consumers_begun == 4
+    kinds = ["joined", "subscription", "subscription", "topics"]
+    assert [cause.kind for cause in desk.rebalance.causes] == kinds
+    assert desk.rebalance.causes_total == 4
+    assert desk.machine.registry.history.consumers_begun == 5
+
+
+def test_a_pattern_that_matches_a_new_topic_names_it(desk: ConsumerDesk) -> None:
+    desk.join("a", "t", pattern="u.*")
+    desk.wait(10_000)
+    desk.beat("a", 2)
+    desk.know(T, topic("u1", 1))
+    desk.wait(10_000)
+    desk.beat("a", 3)
+    desk.wait(1_000)
+    assert texts(desk)[0] == "topics that its members' patterns match have changed: it added u1"
+
+
+def test_what_comes_while_a_target_is_being_made_is_a_cause_of_the_next_rebalance() -> None:
+    desk = ConsumerDesk(T, options=GroupOptions(at_once_partitions_max=0))
+    desk.join("a")
+    desk.is_thinking = True
+    desk.join("b")
+    desk.wait(1_000)
+    assert desk.rebalance.awaited[0].what == "the assignment that is being made"
+    desk.join("c")
+    assert texts(desk) == [f"member b joined from host {HOST}"]
+    desk.hear(desk.questions[0], answer_to(desk.questions[0]))
+    _, second, third = desk.machine.registry.history.of(GROUP)
+    assert [cause.member_id for cause in second.causes] == ["b"]
+    assert (second.assigned_ms, second.is_superseded) == (WALL_MS + 1_000, True)
+    assert [cause.member_id for cause in third.causes] == ["c"]
+
+
+def test_a_target_that_was_lost_is_made_anew_with_all_causes() -> None:
+    desk = ConsumerDesk(T, options=GroupOptions(at_once_partitions_max=0))
+    desk.join("a")
+    desk.is_thinking = True
+    desk.join("b")
+    desk.wait(1_000)
+    desk.join("c")
+    desk.hear(desk.questions[0], None)
+    assert [cause.member_id for cause in desk.rebalance.causes] == ["b", "c"]
+    assert desk.rebalance.assigned_ms == NOT_KNOWN
 
 
 def test_members_that_leave_or_keep_partitions_are_named(desk: ConsumerDesk) -> None:

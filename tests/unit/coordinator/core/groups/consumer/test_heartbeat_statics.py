@@ -49,7 +49,7 @@ def test_with_another_subscription_its_return_assigns_anew(desk: ConsumerDesk) -
     desk.wait(1_000)
     assert desk.join("s2", "u", instance_id="i").assigned == NOTHING
     assert desk.group.epoch == 4
-    assert desk.member("a").target == frozenset(T.all())
+    assert desk.member("a").target == {T.topic_id: tuple(range(T.partitions))}
 
 
 def test_what_it_was_to_give_up_is_free_once_it_leaves_for_a_while(desk: ConsumerDesk) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.core.consumer_group_records import CurrentAssignment, Partitions
+from coordinator.core.consumer_group_records import CurrentAssignment, Partitions, by_topic
 from coordinator.core.groups.consumer.reconcile import Goal, reconcile
 from coordinator.core.groups.consumer.state import MemberState
 from tests.kit.coordinator.consumer_desk import NOTHING, some, topic
@@ -17,7 +17,7 @@ STABLE, UNREVOKED, UNRELEASED = MemberState
 
 def goal(target: Partitions, epoch: int = 6, **changes: Any) -> Goal:
     topic_ids = frozenset({T.topic_id, U.topic_id})
-    return Goal(epoch, target, topic_ids, False, lambda _: True)._replace(**changes)
+    return Goal(epoch, by_topic(target), topic_ids, False, lambda _: True)._replace(**changes)
 
 
 def at(
