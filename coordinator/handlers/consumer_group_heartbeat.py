@@ -45,6 +45,7 @@ def handle(context: CoordinatorContext, request: Request, message: ConsumerGroup
             rack_id=message.rack_id,
             client_id=connection.client_id or "",
             client_host=f"/{connection.peer}",  # as Java writes an address
+            principal=request.principal,
             rebalance_timeout_ms=message.rebalance_timeout_ms,
             topics=message.subscribed_topic_names,
             pattern=message.subscribed_topic_regex,

@@ -118,6 +118,20 @@ def test_rights_on_the_group_and_each_topic_are_needed(
     assert text in refused.error_message
 
 
+def test_a_pattern_shows_what_the_clients_principal_may_see(coordinator: Coordinator) -> None:
+    pattern: dict[str, Any] = {"subscribed_topic_names": None, "subscribed_topic_regex": "t.*"}
+    assert join(coordinator, **pattern, rights=allowed("READ GROUP g")).error_code == ErrorCode.NONE
+    (question,) = (one for desk in coordinator.shards.desks.values() for one in desk.questions)
+    ((who,),) = question.asked.values()
+    assert (list(question.asked), who.principal) == (["t.*"], "User:alice")
+
+
+def test_a_pattern_that_can_not_be_used_is_refused_in_the_engines_words(coordinator: Coordinator) -> None:
+    refused = join(coordinator, subscribed_topic_names=None, subscribed_topic_regex="t(")
+    assert refused.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert refused.error_message == "missing ): t("
+
+
 def test_what_is_wrong_with_a_heartbeat_alone_is_told_before_the_shard_is_looked_for() -> None:
     nowhere = Coordinator(owned=())
     nowhere.level = CONSUMER_GROUPS.since
