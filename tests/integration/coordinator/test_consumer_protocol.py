@@ -60,9 +60,9 @@ while True:
 class Member:
     """A member in a process of its own. partitions: that it has. values: that it has read and committed."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, topic: str) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-c", MEMBER, bootstrap, GROUP, TOPIC], stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", MEMBER, bootstrap, GROUP, topic], stdout=subprocess.PIPE, text=True
         )
         self.partitions: set[int] = set()
         self.values: list[str] = []
@@ -82,8 +82,8 @@ class Member:
 
 
 @contextmanager
-def member(nursery: trio.Nursery, bootstrap: str) -> Iterator[Member]:
-    found = Member(bootstrap)
+def member(nursery: trio.Nursery, bootstrap: str, topic: str = TOPIC) -> Iterator[Member]:
+    found = Member(bootstrap, topic)
     nursery.start_soon(partial(trio.to_thread.run_sync, found.listen))
     try:
         yield found
@@ -132,5 +132,21 @@ def test_members_take_over_from_one_that_is_killed_and_read_each_record_once(tmp
                 await wait_for(lambda: len(one.values + other.values) >= len(values), "all is read again")
                 assert sorted(one.values + other.values) == sorted(values)
                 assert len(one.partitions) == PARTITIONS, "the other coordinator knows what it has"
+
+    trio.run(run)
+
+
+def test_a_member_with_a_pattern_gets_topics_as_they_are_created(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with cluster_in_process(tmp_path) as cluster, trio.open_nursery() as nursery:
+            await cluster.form(1)
+            cluster.controller.create_topic(TOPIC, ((1,),) * PARTITIONS)
+            cluster.controller.create_topic("pay", ((1,),) * 20)
+            await cluster.form_coordinators(1001, configs=CONFIGS)
+            bootstrap, wait_for = cluster.bootstrap(), cluster.controller.wait_for
+            with member(nursery, bootstrap, f"^{TOPIC}.*") as one:
+                await wait_for(lambda: len(one.partitions) == PARTITIONS, "it has all of the first topic")
+                cluster.controller.create_topic(f"{TOPIC}-2", ((1,),) * 6)
+                await wait_for(lambda: one.partitions == set(range(6)), "it has the second one, too")
 
     trio.run(run)
