@@ -24,6 +24,7 @@ from springtide.node.handlers import (
     group_refusals,
     incremental_alter_configs,
     init_producer_id,
+    list_config_resources,
     list_partition_reassignments,
     metadata,
     sasl_authenticate,
@@ -55,6 +56,7 @@ from springtide.wire.messages import (
     FindCoordinatorRequest,
     IncrementalAlterConfigsRequest,
     InitProducerIdRequest,
+    ListConfigResourcesRequest,
     ListPartitionReassignmentsRequest,
     MetadataRequest,
     SaslAuthenticateRequest,
@@ -98,5 +100,6 @@ SHARED_HANDLERS: dict[int, Handler[NodeContext]] = {
     ApiKey.CONSUMER_GROUP_HEARTBEAT: reads(
         ConsumerGroupHeartbeatRequest, group_refusals.refuse_consumer_protocol
     ),
+    ApiKey.LIST_CONFIG_RESOURCES: reads(ListConfigResourcesRequest, list_config_resources.handle),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: reads(DescribeTopicPartitionsRequest, describe_topic_partitions.handle),
 }
