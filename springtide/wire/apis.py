@@ -93,6 +93,7 @@ class ApiKey(IntEnum):
     LIST_TRANSACTIONS = 66
     CONSUMER_GROUP_HEARTBEAT = 68
     CONSUMER_GROUP_DESCRIBE = 69
+    LIST_CONFIG_RESOURCES = 74
     DESCRIBE_TOPIC_PARTITIONS = 75
 
     @property
@@ -178,6 +179,7 @@ APIS: dict[int, ApiSpec] = {
         ApiSpec(ApiKey.LIST_TRANSACTIONS, 0, 2, flexible_since=0, served_since=0, release=NEXT_RELEASE),
         ApiSpec(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, flexible_since=0, served_since=0, release="0.2.0"),
         ApiSpec(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1, flexible_since=0, served_since=0, release=NEXT_RELEASE),
+        ApiSpec(ApiKey.LIST_CONFIG_RESOURCES, 0, 1, flexible_since=0, served_since=0, release=NEXT_RELEASE),
         ApiSpec(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, flexible_since=0, served_since=0, release="0.2.0"),
     )
 }

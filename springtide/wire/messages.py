@@ -1719,6 +1719,23 @@ class ConsumerGroupDescribeResponse(ResponseMessage, frozen=True, kw_only=True):
     groups: tuple[ConsumerGroupDescribeDescribedGroup, ...] = ()
 
 
+class ListConfigResourcesRequest(RequestMessage, frozen=True, kw_only=True):
+    API: ClassVar[ApiKey] = ApiKey.LIST_CONFIG_RESOURCES
+    resource_types: Annotated[tuple[Int8, ...], In(1)] = ()
+
+
+class ListConfigResourcesConfigResource(MessagePart, frozen=True, kw_only=True):
+    resource_name: String = ""
+    resource_type: Annotated[Int8, In(1)] = 16
+
+
+class ListConfigResourcesResponse(ResponseMessage, frozen=True, kw_only=True):
+    API: ClassVar[ApiKey] = ApiKey.LIST_CONFIG_RESOURCES
+    throttle_time_ms: Int32 = 0
+    error_code: Error = ErrorCode.NONE
+    config_resources: tuple[ListConfigResourcesConfigResource, ...] = ()
+
+
 class DescribeTopicPartitionsTopicRequest(MessagePart, frozen=True, kw_only=True):
     name: String = ""
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from coordinator.core.groups.classic_moves import BYTES_FOLLOWED_MAX
 from coordinator.core.groups.consumer.assigning import KnownTopic
 from coordinator.core.groups.consumer.causes import changed_names, changed_topics, topic_changes
 from coordinator.core.groups.history import Cause, CauseKind
 from coordinator.core.groups.requests import JoinProtocol
 from coordinator.core.groups.state import ClassicGroup, GroupMember, GroupState
 from coordinator.core.groups.subscription import subscribed_topics
+from springtide.wire.consumer_protocol import owned_places
 
 TOO_LARGE = Cause(CauseKind.TOO_LARGE, "the group has more members than group.max.size")
 
@@ -41,9 +43,22 @@ def rejoined(
         return _by(CauseKind.ASSIGNOR, member, "asks for other assignors")
     if topic_changes(group.assigned_topics, topics):
         return changed_topics(group.assigned_topics, topics)
+    if group.state is GroupState.STABLE and (given := _given_up(member, protocols)):
+        what = (
+            f"gave up {given} partitions, as its leader had assigned, and joined again for others to get them"
+        )
+        return _by(CauseKind.REJOINED, member, what)
     if member.protocols != protocols:
         return _by(CauseKind.REJOINED, member, "joined again with the same topics and other data")
     return _by(CauseKind.REJOINED, member, "asked for a rebalance, as the leader")
+
+
+def _given_up(member: GroupMember, protocols: tuple[JoinProtocol, ...]) -> int:
+    """Return how many of the partitions that it was assigned before a cooperative member has given up."""
+    before, now = (one[0].metadata if one else b"" for one in (member.protocols, protocols))
+    if len(before) > BYTES_FOLLOWED_MAX:
+        return 0
+    return len(set(owned_places(before)).difference(owned_places(now)))
 
 
 def left(members: Sequence[GroupMember]) -> Cause:

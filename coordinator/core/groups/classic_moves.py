@@ -14,6 +14,9 @@ from coordinator.core.groups.state import CONSUMER_TYPE, ClassicGroup
 from springtide.wire.consumer_protocol import assigned_places, owned_places
 from springtide.wire.questions import Place
 
+BYTES_FOLLOWED_MAX = 4 * PARTITIONS_FOLLOWED_MAX
+"""Of assignments: a partition is four bytes, beside its topic's name."""
+
 #: Which member had a partition, and since when it does not consume it; None: it goes on.
 _Before = dict[Place, tuple[str, int | None]]
 
@@ -47,19 +50,15 @@ def note_assignments(
 
 def release(group: ClassicGroup, member_id: str, assignment: bytes, since_ms: int) -> None:
     """Note that a member is gone, and since when it does not consume."""
-    if group.protocol_type == CONSUMER_TYPE and len(assignment) <= _BYTES_FOLLOWED_MAX:
+    if group.protocol_type == CONSUMER_TYPE and len(assignment) <= BYTES_FOLLOWED_MAX:
         for place in assigned_places(assignment):
             if len(group.released) < PARTITIONS_FOLLOWED_MAX:
                 group.released[place] = (member_id, since_ms)
 
 
-_PLACE_BYTES = 4
-_BYTES_FOLLOWED_MAX = _PLACE_BYTES * PARTITIONS_FOLLOWED_MAX
-
-
 def _is_small(group: ClassicGroup, assignments: Mapping[str, bytes]) -> bool:
     before = sum(len(member.assignment) for member in group.members.values())
-    return max(before, sum(map(len, assignments.values()))) <= _BYTES_FOLLOWED_MAX
+    return max(before, sum(map(len, assignments.values()))) <= BYTES_FOLLOWED_MAX
 
 
 def _before(group: ClassicGroup, wall_ms: int) -> _Before:

@@ -105,7 +105,7 @@ COMMANDS = (
         call=reads("clusters/{cluster}/rebalances/{group}"),
         is_paged=False,
         columns=columns(
-            "began=began_at why=reason #took=took_ms:ms state #moved=partitions_moved "
+            "why=reason #took=took_ms:ms #moved=partitions_moved state began=began_at "
             "#paused=partitions_paused #awaited=waiting_for_total ended=ended_at"
         ),
     ),

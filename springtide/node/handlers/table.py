@@ -23,6 +23,7 @@ from springtide.node.handlers import (
     find_coordinator,
     incremental_alter_configs,
     init_producer_id,
+    list_config_resources,
     list_partition_reassignments,
     metadata,
     sasl_authenticate,
@@ -53,6 +54,7 @@ from springtide.wire.messages import (
     FindCoordinatorRequest,
     IncrementalAlterConfigsRequest,
     InitProducerIdRequest,
+    ListConfigResourcesRequest,
     ListPartitionReassignmentsRequest,
     MetadataRequest,
     SaslAuthenticateRequest,
@@ -93,5 +95,9 @@ SHARED_HANDLERS: dict[int, Handler[NodeContext]] = {
     ),
     ApiKey.UPDATE_FEATURES: reads(UpdateFeaturesRequest, update_features.handle),
     ApiKey.DESCRIBE_CLUSTER: reads(DescribeClusterRequest, describe_cluster.handle),
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: reads(
+        ConsumerGroupHeartbeatRequest, group_refusals.refuse_consumer_protocol
+    ),
+    ApiKey.LIST_CONFIG_RESOURCES: reads(ListConfigResourcesRequest, list_config_resources.handle),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: reads(DescribeTopicPartitionsRequest, describe_topic_partitions.handle),
 }

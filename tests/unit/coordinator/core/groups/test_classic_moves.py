@@ -88,7 +88,9 @@ def test_cooperative_members_go_on_and_what_moves_is_without_an_owner_between_tw
     assign(desk, 3, {"a": places(0, 1), "b": places(2, 3)})
     (moves,) = last(desk).moves
     assert (moves.before, moves.after, moves.count, moves.unowned_ms_max) == ("a", "b", 2, 700)
-    assert last(desk).reason == "member a joined again with the same topics and other data"
+    assert last(desk).reason == (
+        "member a gave up 2 partitions, as its leader had assigned, and joined again for others to get them"
+    )
 
 
 def test_what_a_lost_member_had_is_without_an_owner_since_it_was_last_heard(desk: ConsumerDesk) -> None:

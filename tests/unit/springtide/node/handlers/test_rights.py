@@ -352,6 +352,11 @@ CASES = (
         lambda _: {"components": (), "strict": False},
     ),
     Case(
+        ApiKey.LIST_CONFIG_RESOURCES,
+        {f"DESCRIBE_CONFIGS {CLUSTER}": NO_CLUSTER},
+        lambda _: {"resource_types": ()},
+    ),
+    Case(
         ApiKey.ALTER_CLIENT_QUOTAS,
         {f"ALTER_CONFIGS {CLUSTER}": NO_CLUSTER},
         lambda _: {
