@@ -95,9 +95,6 @@ SHARED_HANDLERS: dict[int, Handler[NodeContext]] = {
     ),
     ApiKey.UPDATE_FEATURES: reads(UpdateFeaturesRequest, update_features.handle),
     ApiKey.DESCRIBE_CLUSTER: reads(DescribeClusterRequest, describe_cluster.handle),
-    ApiKey.CONSUMER_GROUP_HEARTBEAT: reads(
-        ConsumerGroupHeartbeatRequest, group_refusals.refuse_consumer_protocol
-    ),
     ApiKey.LIST_CONFIG_RESOURCES: reads(ListConfigResourcesRequest, list_config_resources.handle),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: reads(DescribeTopicPartitionsRequest, describe_topic_partitions.handle),
 }
