@@ -20,8 +20,10 @@ from prometheus_client.metrics_core import Metric
 
 from coordinator.config import CoordinatorConfig
 from coordinator.core.group_news import NewsOfGroups
+from coordinator.core.groups.consumer.requests import TopicsKnown
 from coordinator.core.groups.machine import GroupMachine
 from coordinator.core.machine import Machine
+from coordinator.core.topics_known import KnownTopics
 from coordinator.core.transaction_news import NewsOfTransactions
 from coordinator.core.transactions.machine import TransactionMachine
 from coordinator.handlers.context import CoordinatorContext
@@ -101,6 +103,7 @@ class CoordinatorProcess:
             on_stepped=self.markers.take,
         )
         self._topics = (self.shards, self.transactions)
+        self._known_topics = KnownTopics()
         ends = PartitionEnds(
             view=self.view, net=node.net, clock=node.clock, client_id=f"coordinator-{node.node_id}"
         )
@@ -111,6 +114,7 @@ class CoordinatorProcess:
             **node.context_parts(),
             counters=self.counters,
             shards=self.shards,
+            group_options=settings.config.group_options,
             transactions=self.transactions,
             transaction_link=TransactionLink(view=self.view, links=self.links, spawn=node.spawn),
             new_member_suffix=lambda: str(uuid.UUID(int=ports.rng.getrandbits(128), version=4)),
@@ -207,6 +211,8 @@ class CoordinatorProcess:
         self.view.apply(batch, now_ms=self.node.clock.mono_ms())
         if batch.full or batch.users:
             self.server.look_after_connections()  # those of former users end before this counts as applied
+        if (topics := self._known_topics.take(batch)) is not None:
+            self.shards.tell(TopicsKnown(topics))
         for shards in self._topics:
             shards.on_view_changed()
         self.markers.on_view_changed()

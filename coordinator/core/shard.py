@@ -58,6 +58,7 @@ from coordinator.core.shard_ports import (
     LogIsAhead,
     LogIsUnreadable,
     LogWasRead,
+    MachineTold,
     ReadLog,
     RequestCame,
     SetTimer,
@@ -119,6 +120,7 @@ class ShardRuntime:
         "_is_ours",
         "_leader_epoch",
         "_new_machine",
+        "_news",
         "_nonce",
         "_now_ms",
         "_opening_offset",
@@ -158,6 +160,7 @@ class ShardRuntime:
         self._opening_offset = -1
         self._ask = 0
         self._read = 0
+        self._news: object = None
         self._pause_ms = SEND_AGAIN_MS[0]
         self._now_ms = self._wall_ms = 0
         self._effects: list[ShardEffect] = []
@@ -218,6 +221,8 @@ class ShardRuntime:
                 self._on_read(event)
             case TimerFired():
                 self._on_timer(event)
+            case MachineTold():
+                self._on_news(event)
             case TurnEnded():
                 pass
             case _:
@@ -359,7 +364,9 @@ class ShardRuntime:
             else:
                 self.phase = ShardPhase.SERVING
                 self._writer.next_offset = replay.position
-                self._take(replay.machine.opened(self._now_ms, self._wall_ms))
+                if self._news is not None:
+                    self._take(self.machine.step(self._news, self._now_ms, self._wall_ms))
+                self._take(self.machine.opened(self._now_ms, self._wall_ms))
         else:
             return False
         return True
@@ -383,6 +390,11 @@ class ShardRuntime:
             self._answer(event.token, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         else:
             self._answer(event.token, ErrorCode.NOT_COORDINATOR)
+
+    def _on_news(self, event: MachineTold) -> None:
+        self._news = event.news
+        if self.phase is ShardPhase.SERVING:
+            self._take(self.machine.step(event.news, self._now_ms, self._wall_ms))
 
     def _release(self) -> None:
         """Take the requests that were held as if they came now."""

@@ -94,6 +94,13 @@ class RequestCame(Struct, frozen=True):
     request: object
 
 
+class MachineTold(Struct, frozen=True):
+    """Something of the cluster that the machine has to know beside requests. The last is kept, and told to
+    each machine before it serves."""
+
+    news: object
+
+
 class TurnEnded(Struct, frozen=True):
     """No more requests come for now: what the last ones wrote is sent."""
 
@@ -113,6 +120,7 @@ ShardEvent = (
     | BatchAnswered
     | LogWasRead
     | RequestCame
+    | MachineTold
     | TurnEnded
     | TimerFired
 )

@@ -16,8 +16,9 @@ from functools import partial
 from coordinator.core.transaction_records import TransactionPartition
 from coordinator.core.transactions.requests import AddToTransaction, PartitionsReply, VerifyPartitions
 from coordinator.handlers.context import CoordinatorContext
-from coordinator.handlers.transactions import ask_transaction, check_id, check_level, client_of, fenced_as
-from springtide.node.handlers.context import Request
+from coordinator.handlers.transactions import ask_transaction, check_id, client_of, fenced_as
+from springtide.levels import TRANSACTIONS
+from springtide.node.handlers.context import Request, check_level
 from springtide.node.sharding import GROUPS_TOPIC, TRANSACTIONS_TOPIC, may_be_hashed
 from springtide.security.acls.model import Operation, ResourceType
 from springtide.wire.errors import ErrorCode
@@ -79,7 +80,7 @@ def _of_members(
     if not request.may(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
         request.reply(AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
         return
-    if error := check_level(context):
+    if error := check_level(context, TRANSACTIONS):
         request.reply(AddPartitionsToTxnResponse(error_code=error))
         return
     if not may_be_hashed(one.transactional_id for one in transactions):

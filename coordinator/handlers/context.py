@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from coordinator.core.groups.options import GroupOptions
 from coordinator.core.offsets_question import OffsetsQuestion
 from springtide.node.handlers.context import NodeContext
 from springtide.wire.errors import ErrorCode
@@ -42,6 +43,7 @@ class CoordinatorContext(NodeContext):
 
     #: Of groups.
     shards: ShardDesk
+    group_options: GroupOptions
     #: Of transactional ids.
     transactions: ShardDesk
     #: Asks other coordinators about transactions.

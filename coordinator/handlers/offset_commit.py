@@ -22,8 +22,13 @@ from springtide.wire.messages import (
     OffsetCommitResponseTopic,
 )
 
-GROUP_ID_NOT_FOUND_SINCE = 9
-"""Clients before it know ILLEGAL_GENERATION for a generation of a group that is gone."""
+MEMBER_EPOCHS_SINCE = 9
+"""Clients before it know ILLEGAL_GENERATION for a generation of a group that is gone, and no epochs of
+members (KIP-848)."""
+_TO_OLDER = {
+    ErrorCode.GROUP_ID_NOT_FOUND: ErrorCode.ILLEGAL_GENERATION,
+    ErrorCode.STALE_MEMBER_EPOCH: ErrorCode.UNSUPPORTED_VERSION,
+}
 
 
 def handle(context: CoordinatorContext, request: Request, message: OffsetCommitRequest) -> None:
@@ -56,8 +61,8 @@ def handle(context: CoordinatorContext, request: Request, message: OffsetCommitR
 
     def answer(reply: OffsetsReply) -> None:
         error = reply.error
-        if error is ErrorCode.GROUP_ID_NOT_FOUND and request.api_version < GROUP_ID_NOT_FOUND_SINCE:
-            error = ErrorCode.ILLEGAL_GENERATION
+        if request.api_version < MEMBER_EPOCHS_SINCE:
+            error = _TO_OLDER.get(error, error)
         is_whole = error is not ErrorCode.NONE
         errors = repeat(error) if is_whole else (of_partition for _, of_partition in reply.partitions)
         answered = zip(message.topics, named.answer(errors), strict=True)

@@ -52,13 +52,16 @@ class _AskedGroup(NamedTuple):
 
     group_id: str
     topics: tuple[_AskedTopic, ...] | None
+    member_id: str | None = None
+    member_epoch: int = -1
 
     @property
     def to_fetch(self) -> GroupPlaces:
+        member = self.member_id, self.member_epoch
         if self.topics is None:
-            return GroupPlaces(self.group_id, None)
+            return GroupPlaces(self.group_id, None, *member)
         places = (place for topic in self.topics for place in topic.places.values() if place is not None)
-        return GroupPlaces(self.group_id, tuple(dict.fromkeys(places)))
+        return GroupPlaces(self.group_id, tuple(dict.fromkeys(places)), *member)
 
 
 class _FoundTopic(NamedTuple):
@@ -105,7 +108,8 @@ def _fetch_of_several(context: CoordinatorContext, request: Request, message: Of
             named = None
             if group.topics is not None:
                 named = [(TopicName(None if by_id else one.name, one.topic_id), one) for one in group.topics]
-            groups.append(_asked(context.view, request, group.group_id, named))
+            asked = _asked(context.view, request, group.group_id, named)
+            groups.append(asked._replace(member_id=group.member_id, member_epoch=group.member_epoch))
 
     def done(found: Sequence[GroupOffsets | ErrorCode]) -> None:
         told = {
@@ -166,8 +170,9 @@ def _asked(
 def _group(
     view: ClusterView, request: Request, asked: _AskedGroup, found: GroupOffsets | ErrorCode
 ) -> OffsetFetchResponseGroup:
-    if isinstance(found, ErrorCode):
-        return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=found)
+    if isinstance(found, ErrorCode) or found.error:
+        error = found if isinstance(found, ErrorCode) else found.error
+        return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=error)
     topics = tuple(
         OffsetFetchResponseTopics(
             name=topic.name or "",

@@ -5,6 +5,8 @@ from __future__ import annotations
 from coordinator.handlers import (
     add_offsets_to_txn,
     add_partitions_to_txn,
+    consumer_group_describe,
+    consumer_group_heartbeat,
     delete_groups,
     describe_groups,
     describe_transactions,
@@ -31,6 +33,8 @@ from springtide.wire.apis import ApiKey
 from springtide.wire.messages import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupHeartbeatRequest,
     DeleteGroupsRequest,
     DeleteRecordsRequest,
     DescribeGroupsRequest,
@@ -84,4 +88,6 @@ HANDLERS: dict[int, Handler[CoordinatorContext]] = {
     ApiKey.DESCRIBE_PRODUCERS: reads(DescribeProducersRequest, no_records.describe_producers),
     ApiKey.DESCRIBE_TRANSACTIONS: reads(DescribeTransactionsRequest, describe_transactions.handle),
     ApiKey.LIST_TRANSACTIONS: reads(ListTransactionsRequest, list_transactions.handle),
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: reads(ConsumerGroupHeartbeatRequest, consumer_group_heartbeat.handle),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: reads(ConsumerGroupDescribeRequest, consumer_group_describe.handle),
 }

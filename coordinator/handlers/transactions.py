@@ -10,8 +10,8 @@ from coordinator.core.transactions.options import STRING_BYTES_MAX
 from coordinator.core.transactions.requests import NeedsProducerId, ProducerClient
 from coordinator.handlers.asking import TOLD, shard_in
 from coordinator.handlers.context import CoordinatorContext, MakeRequest
-from springtide.levels import TRANSACTIONS, allows
-from springtide.node.handlers.context import Request
+from springtide.levels import TRANSACTIONS
+from springtide.node.handlers.context import Request, check_level
 from springtide.node.refusals import client_id_of
 from springtide.node.sharding import TRANSACTIONS_TOPIC
 from springtide.security.acls.model import Operation, ResourceType
@@ -22,20 +22,11 @@ def check_id(context: CoordinatorContext, request: Request, transactional_id: st
     """Return why a producer may not use the transactional id, or NONE."""
     if not request.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
         return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    if error := check_level(context):
+    if error := check_level(context, TRANSACTIONS):
         return error
     if not 0 < len(transactional_id) <= STRING_BYTES_MAX:
         return ErrorCode.INVALID_REQUEST
     return ErrorCode.NONE
-
-
-def check_level(context: CoordinatorContext) -> ErrorCode:
-    """Return why this process has no transactions, or NONE. One that was just started does not know its
-    cluster's level yet, and clients take UNSUPPORTED_VERSION for the last word: they ask for the coordinator
-    again."""
-    if allows(context.level(), TRANSACTIONS):
-        return ErrorCode.NONE
-    return ErrorCode.UNSUPPORTED_VERSION if context.is_view_complete() else ErrorCode.NOT_COORDINATOR
 
 
 def client_of(request: Request) -> ProducerClient:

@@ -139,6 +139,8 @@ def _told(error: ErrorCode, version: int) -> ErrorCode:
     if error in _NOT_OPEN:
         is_known = version >= ABORTABLE_SINCE
         return ErrorCode.TRANSACTION_ABORTABLE if is_known else ErrorCode.INVALID_TXN_STATE
+    if error is ErrorCode.STALE_MEMBER_EPOCH:  # of a `consumer` group, as Kafka tells it
+        return ErrorCode.ILLEGAL_GENERATION
     if error is ErrorCode.CONCURRENT_TRANSACTIONS:  # its last transaction is ending: not every client waits
         error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < LOADING_SINCE:

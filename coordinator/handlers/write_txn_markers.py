@@ -10,8 +10,8 @@ from functools import partial
 
 from coordinator.core.groups.requests import EndPendingOffsets, PendingOffsetsEnded
 from coordinator.handlers.context import CoordinatorContext
-from coordinator.handlers.transactions import check_level
-from springtide.node.handlers.context import Request
+from springtide.levels import TRANSACTIONS
+from springtide.node.handlers.context import Request, check_level
 from springtide.node.handlers.transaction_refusals import refuse
 from springtide.node.sharding import GROUPS_TOPIC
 from springtide.security.acls.model import Operation, ResourceType
@@ -37,7 +37,7 @@ def handle(context: CoordinatorContext, request: Request, message: WriteTxnMarke
     ):
         refuse(request, message, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         return
-    if error := check_level(context):
+    if error := check_level(context, TRANSACTIONS):
         refuse(request, message, error)
         return
     asked = dict.fromkeys(

@@ -24,6 +24,7 @@ from coordinator.core.shard_ports import (
     LogIsAhead,
     LogIsUnreadable,
     LogWasRead,
+    MachineTold,
     ReadLog,
     RequestCame,
     SetTimer,
@@ -156,6 +157,10 @@ class ShardHost:
             self._step(RequestCame(self._tokens, request))
             if self.runtime.has_unsent:
                 self._parts.in_turn[self] = None
+
+    def tell(self, news: object) -> None:
+        """Tell the machine, now and again before it serves. The caller ends the turn."""
+        self._step(MachineTold(news))
 
     def send_written(self) -> None:
         self._step(TurnEnded())

@@ -84,6 +84,7 @@ class Shards:
         #: Shards that have closed a moment ago.
         self._resting: set[int] = set()
         self._is_stopped = False
+        self._news: object = None
 
     # ShardDesk
 
@@ -118,6 +119,13 @@ class Shards:
         return {shard: runtime.machine for shard, runtime in hosts if runtime.phase is ShardPhase.SERVING}
 
     # The session
+
+    def tell(self, news: object) -> None:
+        """Tell each machine what it has to know of the cluster (MachineTold), those of later shards too. The
+        caller ends the turn."""
+        self._news = news
+        for host in self.hosts():
+            host.tell(news)
 
     def on_view_changed(self) -> None:
         """Take in a batch that was applied to the view: owners, standbys, leaders."""
@@ -166,6 +174,8 @@ class Shards:
         if is_wanted and partition not in self._hosts and partition not in self._resting:
             host = ShardHost((self._topic_id, partition), self._parts, self._on_closed)
             self._hosts[partition] = host
+            if self._news is not None:
+                host.tell(self._news)
             host.on_state(state, is_owner=is_owner)
 
     def _on_closed(self, host: ShardHost) -> None:

@@ -18,12 +18,14 @@ from dataplane.handlers import (
 from dataplane.handlers.context import BrokerContext
 from springtide.node.handlers import transaction_refusals
 from springtide.node.handlers.dispatch import Handler, reads
-from springtide.node.handlers.group_refusals import refuse_on_broker
+from springtide.node.handlers.group_refusals import refuse_consumers_on_broker, refuse_on_broker
 from springtide.node.handlers.table import SHARED_HANDLERS
 from springtide.wire.apis import ApiKey
 from springtide.wire.messages import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupHeartbeatRequest,
     DeleteGroupsRequest,
     DeleteRecordsRequest,
     DescribeGroupsRequest,
@@ -74,4 +76,6 @@ HANDLERS: dict[int, Handler[BrokerContext]] = {
     ApiKey.DESCRIBE_PRODUCERS: reads(DescribeProducersRequest, describe_producers.handle),
     ApiKey.DESCRIBE_TRANSACTIONS: reads(DescribeTransactionsRequest, transaction_refusals.refuse_on_broker),
     ApiKey.LIST_TRANSACTIONS: reads(ListTransactionsRequest, transactions.list_transactions),
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: reads(ConsumerGroupHeartbeatRequest, refuse_consumers_on_broker),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: reads(ConsumerGroupDescribeRequest, refuse_consumers_on_broker),
 }

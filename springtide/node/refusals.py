@@ -35,9 +35,14 @@ ROUTINE: Final = frozenset(
         ErrorCode.REBALANCE_IN_PROGRESS,
         ErrorCode.ILLEGAL_GENERATION,
         ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        ErrorCode.STALE_MEMBER_EPOCH,
     }
 )
 """Not retriable by Kafka's list, but by which a group's members learn what to do next: no log line."""
+ROUTINE_OF_DESCRIBE: Final = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION})
+"""How ConsumerGroupDescribe tells Java's admin client, which asks it of every group first, to ask
+DescribeGroups."""
 
 _USABLE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 """What Kafka takes as a name or version of software (ApiVersionsRequest)."""
@@ -67,13 +72,15 @@ class Refusals:
         #: Of each kind that is told: when it was last (monotonic, ms), and the count then.
         self._told: dict[tuple[int, int, str], tuple[int, int]] = {}
 
-    def note(self, api_key: int, errors: Iterable[int], client: KnownClient, *, now_ms: int) -> None:
-        """Count each error but NONE. now_ms: monotonic."""
+    def note(
+        self, api_key: int, errors: Iterable[int], client: KnownClient, *, now_ms: int, cause: str = ""
+    ) -> None:
+        """Count each error but NONE. now_ms: monotonic. cause: what the client is told of them, if it is."""
         for code in errors:
             if code:
-                self._note(api_key, code, client, now_ms)
+                self._note(api_key, code, client, now_ms, cause)
 
-    def _note(self, api_key: int, code: int, client: KnownClient, now_ms: int) -> None:
+    def _note(self, api_key: int, code: int, client: KnownClient, now_ms: int, cause: str) -> None:
         kind = (api_key, code, client.software)
         if kind not in self._counts and len(self._counts) >= KINDS_MAX:
             kind = (api_key, code, OTHER_SOFTWARE)
@@ -81,12 +88,14 @@ class Refusals:
         error = error_code(code)
         if error.is_retriable or error in ROUTINE:
             return
+        if api_key == ApiKey.CONSUMER_GROUP_DESCRIBE and error in ROUTINE_OF_DESCRIBE:
+            return
         told_ms, told_count = self._told.get(kind, (now_ms - TOLD_EVERY_MS, 0))
         if now_ms - told_ms < TOLD_EVERY_MS:
             return
         self._told[kind] = (now_ms, count)
         _log.warning(
-            "request_refused request=%s error=%s software=%s count=%d client_id=%s principal=%s peer=%s",
+            "request_refused request=%s error=%s software=%s count=%d client_id=%s principal=%s peer=%s%s",
             ApiKey(api_key).kafka_name,
             error.name,
             kind[2],
@@ -94,6 +103,7 @@ class Refusals:
             client_id_of(client),
             client.principal,
             client.peer,
+            f" cause={cause}" if cause else "",
         )
 
     def collect(self) -> Metric:

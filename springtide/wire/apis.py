@@ -23,9 +23,10 @@ converted; they equal the bounds of Kafka 4 (KIP-896), which every client of the
   administrators: all versions.
 
 Brokers hold no groups and coordinators no records, but clients take the versions of one node for those of
-all: so each lists the same, and refuses what is the other's. Of groups there is the classic protocol.
-ConsumerGroupHeartbeat (KIP-848) is listed and refused with UNSUPPORTED_VERSION, as by a Kafka whose operator
-has switched that protocol off: where it is not listed, librdkafka waits for ever without an error.
+all: so each lists the same, and refuses what is the other's. ConsumerGroupHeartbeat and ConsumerGroupDescribe
+(KIP-848) are listed at each level of a cluster, and below that of CONSUMER_GROUPS refused with
+UNSUPPORTED_VERSION, as by a Kafka whose operator has switched that protocol off: where the first is not
+listed, librdkafka waits for ever without an error.
 """
 
 from __future__ import annotations
@@ -92,6 +93,7 @@ class ApiKey(IntEnum):
     DESCRIBE_TRANSACTIONS = 65
     LIST_TRANSACTIONS = 66
     CONSUMER_GROUP_HEARTBEAT = 68
+    CONSUMER_GROUP_DESCRIBE = 69
     DESCRIBE_TOPIC_PARTITIONS = 75
 
     @property
@@ -176,6 +178,7 @@ APIS: dict[int, ApiSpec] = {
         ApiSpec(ApiKey.DESCRIBE_TRANSACTIONS, 0, 0, flexible_since=0, served_since=0, release=NEXT_RELEASE),
         ApiSpec(ApiKey.LIST_TRANSACTIONS, 0, 2, flexible_since=0, served_since=0, release=NEXT_RELEASE),
         ApiSpec(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, flexible_since=0, served_since=0, release="0.2.0"),
+        ApiSpec(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1, flexible_since=0, served_since=0, release=NEXT_RELEASE),
         ApiSpec(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, flexible_since=0, served_since=0, release="0.2.0"),
     )
 }

@@ -1671,6 +1671,54 @@ class ConsumerGroupHeartbeatResponse(ResponseMessage, frozen=True, kw_only=True)
     assignment: ConsumerGroupHeartbeatAssignment | None = None
 
 
+class ConsumerGroupDescribeRequest(RequestMessage, frozen=True, kw_only=True):
+    API: ClassVar[ApiKey] = ApiKey.CONSUMER_GROUP_DESCRIBE
+    group_ids: tuple[String, ...] = ()
+    include_authorized_operations: Bool = False
+
+
+class ConsumerGroupDescribeTopicPartitions(MessagePart, frozen=True, kw_only=True):
+    topic_id: Uuid = None
+    topic_name: String = ""
+    partitions: tuple[Int32, ...] = ()
+
+
+class ConsumerGroupDescribeAssignment(MessagePart, frozen=True, kw_only=True):
+    topic_partitions: tuple[ConsumerGroupDescribeTopicPartitions, ...] = ()
+
+
+class ConsumerGroupDescribeMember(MessagePart, frozen=True, kw_only=True):
+    member_id: String = ""
+    instance_id: NullableString = None
+    rack_id: NullableString = None
+    member_epoch: Int32 = 0
+    client_id: String = ""
+    client_host: String = ""
+    subscribed_topic_names: tuple[String, ...] = ()
+    subscribed_topic_regex: NullableString = None
+    assignment: ConsumerGroupDescribeAssignment = ConsumerGroupDescribeAssignment()
+    target_assignment: ConsumerGroupDescribeAssignment = ConsumerGroupDescribeAssignment()
+    member_type: Annotated[Int8, In(1)] = -1
+
+
+class ConsumerGroupDescribeDescribedGroup(MessagePart, frozen=True, kw_only=True):
+    error_code: Error = ErrorCode.NONE
+    error_message: NullableString = None
+    group_id: String = ""
+    group_state: String = ""
+    group_epoch: Int32 = 0
+    assignment_epoch: Int32 = 0
+    assignor_name: String = ""
+    members: tuple[ConsumerGroupDescribeMember, ...] = ()
+    authorized_operations: Int32 = -2147483648
+
+
+class ConsumerGroupDescribeResponse(ResponseMessage, frozen=True, kw_only=True):
+    API: ClassVar[ApiKey] = ApiKey.CONSUMER_GROUP_DESCRIBE
+    throttle_time_ms: Int32 = 0
+    groups: tuple[ConsumerGroupDescribeDescribedGroup, ...] = ()
+
+
 class DescribeTopicPartitionsTopicRequest(MessagePart, frozen=True, kw_only=True):
     name: String = ""
 

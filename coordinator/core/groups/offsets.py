@@ -18,7 +18,7 @@ from coordinator.core.group_records import (
     encode_offset,
     encode_offset_key,
 )
-from coordinator.core.groups.consumer.commits import check_member_epoch
+from coordinator.core.groups.consumer.commits import check_fetcher, check_member_epoch
 from coordinator.core.groups.options import STRING_BYTES_MAX
 from coordinator.core.groups.registry import Registry, Turn
 from coordinator.core.groups.requests import (
@@ -112,6 +112,8 @@ def fetch_offsets(registry: Registry, turn: Turn, request: FetchOffsets) -> None
 
 def _fetch(registry: Registry, asked: GroupPlaces) -> GroupOffsets:
     store, group_id = registry.store, asked.group_id
+    if error := check_fetcher(store.consumers, asked):
+        return GroupOffsets(group_id, (), error=error)
     if asked.places is None:
         found = store.committed_offsets(group_id)
         return GroupOffsets(
@@ -128,6 +130,8 @@ def _fetch(registry: Registry, asked: GroupPlaces) -> GroupOffsets:
 def _with_unstable(registry: Registry, found: GroupOffsets, asked: GroupPlaces) -> GroupOffsets:
     """Return what was found with the places that are unstable. Of a group's whole also those that have no
     offset yet."""
+    if found.error:
+        return found
     pending, group_id = registry.store.pending, found.group_id
     offsets = dict(found.offsets)
     if asked.places is None:

@@ -159,10 +159,13 @@ class OffsetsReply(Struct, frozen=True):
 
 
 class GroupPlaces(NamedTuple):
-    """places: None asks for all that the group has committed."""
+    """places: None asks for all that the group has committed. member_id, member_epoch: of a member of a
+    `consumer` group; None, -1: not a member asks."""
 
     group_id: str
     places: tuple[OffsetPlace, ...] | None
+    member_id: str | None = None
+    member_epoch: int = -1
 
 
 class FetchOffsets(Struct, frozen=True, kw_only=True):
@@ -175,11 +178,12 @@ class FetchOffsets(Struct, frozen=True, kw_only=True):
 
 class GroupOffsets(NamedTuple):
     """offsets: None where the group has committed nothing. unstable: places whose offset an open transaction
-    may replace; only where stable ones are required."""
+    may replace; only where stable ones are required. error: of the whole; then there are no offsets."""
 
     group_id: str
     offsets: tuple[tuple[OffsetPlace, CommittedOffset | None], ...]
     unstable: frozenset[OffsetPlace] = frozenset()
+    error: ErrorCode = ErrorCode.NONE
 
 
 class FetchOffsetsReply(Struct, frozen=True):

@@ -7,7 +7,12 @@ from typing import Final
 from springtide.node.handlers.context import Request
 from springtide.security.acls.model import CLUSTER_NAME, Operation, ResourceType
 from springtide.security.acls.validation import OPERATIONS
-from springtide.wire.messages import DescribeClusterRequest, DescribeGroupsRequest, MetadataRequest
+from springtide.wire.messages import (
+    ConsumerGroupDescribeRequest,
+    DescribeClusterRequest,
+    DescribeGroupsRequest,
+    MetadataRequest,
+)
 
 NOT_ASKED: Final = -(2**31)
 _ALL: Final = {of_type: sum(1 << one for one in operations) for of_type, operations in OPERATIONS.items()}
@@ -38,8 +43,10 @@ def of_cluster(request: Request, message: MetadataRequest | DescribeClusterReque
     return operations_on(request, ResourceType.CLUSTER, CLUSTER_NAME)
 
 
-def of_group(request: Request, message: DescribeGroupsRequest, group_id: str) -> int:
-    """Return what a client may do with a group, for a DescribeGroups request that asks."""
+def of_group(
+    request: Request, message: DescribeGroupsRequest | ConsumerGroupDescribeRequest, group_id: str
+) -> int:
+    """Return what a client may do with a group, for a request that asks."""
     if not message.include_authorized_operations:
         return NOT_ASKED
     return operations_on(request, ResourceType.GROUP, group_id)

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from springtide.levels import UNTOLD, Level
+from springtide.levels import UNTOLD, Feature, Level, allows
 from springtide.node.first_use import FirstUses
 from springtide.node.missing_topics import MissingTopics
 from springtide.node.sharding import TRANSACTIONS_TOPIC
 from springtide.security.acls.model import CLUSTER_NAME, Operation, ResourceType
 from springtide.wire.apis import response_header_version
+from springtide.wire.errors import ErrorCode
 from springtide.wire.fields import RequestMessage, ResponseMessage
 from springtide.wire.framing import Chunk, encode_response_frame
 from springtide.wire.primitives import OnRest
@@ -92,17 +93,17 @@ class Request:
         """Return for how long the client is not read from after the answer that is made now (KIP-219)."""
         return 0 if self.account is None else self.account.throttle_time_ms()
 
-    def reply(self, message: ResponseMessage) -> None:
-        """Answer with a message, in the request's version."""
+    def reply(self, message: ResponseMessage, *, cause: str = "") -> None:
+        """Answer with a message, in the request's version. cause: of its error, for people."""
         if self.account is not None and hasattr(message, "throttle_time_ms"):
             message = msgspec.structs.replace(message, throttle_time_ms=self.account.throttle_time_ms())
-        self.note_errors(error_codes(message, self.api_version))
+        self.note_errors(error_codes(message, self.api_version), cause)
         self.reply_chunks([write_message(message, self.api_version)])
 
-    def note_errors(self, errors: Iterable[int]) -> None:
+    def note_errors(self, errors: Iterable[int], cause: str = "") -> None:
         """Count the errors of an answer that is encoded elsewhere."""
         if self.refusals is not None:
-            self.refusals.note(self.api_key, errors, self.answer.connection, now_ms=self.now_ms)
+            self.refusals.note(self.api_key, errors, self.answer.connection, now_ms=self.now_ms, cause=cause)
 
     def reply_chunks(self, chunks: Sequence[Chunk]) -> None:
         """Answer with an encoded body."""
@@ -155,3 +156,12 @@ class NodeContext:
     def told_missing(self) -> tuple[MissingTopic, ...]:
         """Return what the controller is told of topics that are not there."""
         return self.missing_topics.told(now_ms=self.mono_ms(), wall_ms=self.wall_ms())
+
+
+def check_level(context: NodeContext, feature: Feature) -> ErrorCode:
+    """Return why the cluster does not have a feature of coordinators, or NONE. A process that was just
+    started does not know its cluster's level yet, and clients take UNSUPPORTED_VERSION for the last word:
+    they ask for the coordinator again."""
+    if allows(context.level(), feature):
+        return ErrorCode.NONE
+    return ErrorCode.UNSUPPORTED_VERSION if context.is_view_complete() else ErrorCode.NOT_COORDINATOR

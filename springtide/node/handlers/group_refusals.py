@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from springtide.node.handlers.context import NodeContext, Request
+from springtide.levels import CONSUMER_GROUPS
+from springtide.node.handlers.context import NodeContext, Request, check_level
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fields import ResponseMessage
 from springtide.wire.messages import (
+    ConsumerGroupDescribeDescribedGroup,
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
     DeleteGroupsDeletableGroupResult,
@@ -55,7 +59,10 @@ OneGroupRequest: TypeAlias = (
     | SyncGroupRequest
 )
 """Names its group in `group_id`."""
-GroupRequest: TypeAlias = OneGroupRequest | DeleteGroupsRequest | DescribeGroupsRequest | ListGroupsRequest
+ConsumerRequest: TypeAlias = ConsumerGroupDescribeRequest | ConsumerGroupHeartbeatRequest
+GroupRequest: TypeAlias = (
+    OneGroupRequest | ConsumerRequest | DeleteGroupsRequest | DescribeGroupsRequest | ListGroupsRequest
+)
 
 CLASSIC_ONLY = "groups speak the classic protocol here: set group.protocol=classic"
 
@@ -79,12 +86,13 @@ def refuse_on_broker(context: NodeContext, request: Request, message: GroupReque
     refuse(request, message, error)
 
 
-def refuse_consumer_protocol(
-    _context: NodeContext, request: Request, _message: ConsumerGroupHeartbeatRequest
-) -> None:
-    """Refuse groups of the `consumer` protocol (KIP-848), as Kafka does where it is switched off."""
-    error = ErrorCode.UNSUPPORTED_VERSION
-    request.reply(ConsumerGroupHeartbeatResponse(error_code=error, error_message=CLASSIC_ONLY))
+def refuse_consumers_on_broker(context: NodeContext, request: Request, message: ConsumerRequest) -> None:
+    """Do the same for an API of `consumer` groups (KIP-848). Below the level that has them refuse it as Kafka
+    does where they are switched off."""
+    if error := check_level(context, CONSUMER_GROUPS):
+        refuse(request, message, error)
+    else:
+        refuse_on_broker(context, request, message)
 
 
 def no_offset(partition: int, error: ErrorCode = ErrorCode.NONE) -> OffsetFetchResponsePartition:
@@ -116,6 +124,16 @@ def _refusal(message: GroupRequest, error: ErrorCode, version: int) -> ResponseM
             topics = message.topics if version < OFFSET_FETCH_ERROR_SINCE else None
             unfetched = tuple(_unfetched(one, error) for one in topics or ())
             return OffsetFetchResponse(error_code=error, groups=groups, topics=unfetched)
+        case ConsumerGroupHeartbeatRequest():
+            text = CLASSIC_ONLY if error is ErrorCode.UNSUPPORTED_VERSION else None
+            return ConsumerGroupHeartbeatResponse(error_code=error, error_message=text)
+        case ConsumerGroupDescribeRequest():
+            return ConsumerGroupDescribeResponse(
+                groups=tuple(
+                    ConsumerGroupDescribeDescribedGroup(group_id=group_id, error_code=error)
+                    for group_id in message.group_ids
+                )
+            )
         case DescribeGroupsRequest():
             return DescribeGroupsResponse(
                 groups=tuple(

@@ -21,7 +21,6 @@ from springtide.node.handlers import (
     describe_user_scram_credentials,
     elect_leaders,
     find_coordinator,
-    group_refusals,
     incremental_alter_configs,
     init_producer_id,
     list_partition_reassignments,
@@ -39,7 +38,6 @@ from springtide.wire.messages import (
     AlterPartitionReassignmentsRequest,
     AlterUserScramCredentialsRequest,
     ApiVersionsRequest,
-    ConsumerGroupHeartbeatRequest,
     CreateAclsRequest,
     CreatePartitionsRequest,
     CreateTopicsRequest,
@@ -95,8 +93,5 @@ SHARED_HANDLERS: dict[int, Handler[NodeContext]] = {
     ),
     ApiKey.UPDATE_FEATURES: reads(UpdateFeaturesRequest, update_features.handle),
     ApiKey.DESCRIBE_CLUSTER: reads(DescribeClusterRequest, describe_cluster.handle),
-    ApiKey.CONSUMER_GROUP_HEARTBEAT: reads(
-        ConsumerGroupHeartbeatRequest, group_refusals.refuse_consumer_protocol
-    ),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: reads(DescribeTopicPartitionsRequest, describe_topic_partitions.handle),
 }

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypeAlias
 
-from springtide.levels import TRANSACTIONS, allows
-from springtide.node.handlers.context import NodeContext, Request
+from springtide.levels import TRANSACTIONS
+from springtide.node.handlers.context import NodeContext, Request, check_level
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fields import ResponseMessage
 from springtide.wire.messages import (
@@ -65,8 +65,7 @@ def refuse(request: Request, message: TransactionRequest, error: ErrorCode) -> N
 
 def refuse_on_broker(context: NodeContext, request: Request, message: TransactionRequest) -> None:
     """Send the client to the coordinator, as a Kafka broker does when it is not the coordinator."""
-    has_transactions = allows(context.level(), TRANSACTIONS) or not context.is_view_complete()
-    refuse(request, message, ErrorCode.NOT_COORDINATOR if has_transactions else ErrorCode.UNSUPPORTED_VERSION)
+    refuse(request, message, check_level(context, TRANSACTIONS) or ErrorCode.NOT_COORDINATOR)
 
 
 def refusal(message: TransactionRequest, error: ErrorCode, version: int) -> ResponseMessage:

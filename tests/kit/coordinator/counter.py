@@ -46,6 +46,10 @@ class AwaitNothing(NamedTuple):
     token: int
 
 
+class News(NamedTuple):
+    text: str
+
+
 class Counted(NamedTuple):
     value: int
 
@@ -79,6 +83,7 @@ class CounterMachine:
         self.parked: list[int] = []
         self.writes: list[Hashable] = []
         self.refusals: list[Hashable] = []
+        self.heard: list[str] = []
         self._tick_ms = tick_ms
 
     def step(self, event: object, now_ms: int, wall_ms: int) -> StepOutcome:
@@ -91,6 +96,9 @@ class CounterMachine:
             case ReadLatest(token):
                 value = Counted(int(self.state.latest(COUNTER) or 0))
                 return StepOutcome(replies=(RequestReply(token, value),), waits=True)
+            case News(text):
+                self.heard.append(text)
+                return StepOutcome()
             case AwaitNothing(token):
                 self.parked.append(token)
                 return StepOutcome()

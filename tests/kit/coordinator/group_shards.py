@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterable, Sequence
 from types import SimpleNamespace
 from typing import Any, Generic, TypeVar
 
+from coordinator.core.groups.consumer.requests import TopicsKnown
 from coordinator.core.groups.machine import GroupMachine
 from coordinator.core.groups.options import GroupOptions
 from coordinator.core.machine import Machine, RequestReply
 from coordinator.core.offsets_question import OffsetsQuestion
+from coordinator.core.topics_known import KnownTopics
 from coordinator.core.transactions.machine import TransactionMachine
 from coordinator.core.transactions.options import TransactionOptions
 from coordinator.handlers.context import MakeRequest
@@ -113,10 +115,13 @@ class Coordinator:
         self.level = NEWEST
         self.is_view_complete = True
         self.view = ClusterView()
+        self._known_topics = KnownTopics()
+        self._apply(UpdateBatch(full=True))
         suffixes = (f"suffix-{number}" for number in itertools.count(1))
         self.context = SimpleNamespace(
             view=self.view,
             shards=self.shards,
+            group_options=group_options,
             transactions=self.transactions,
             transaction_link=self.link,
             producer_ids=self.producer_ids,
@@ -145,11 +150,17 @@ class Coordinator:
             for number in range(partitions)
         )
         topic = TopicState(topic_id=topic_id, topic=name, partitions=partitions, replication_factor=1)
-        self.view.apply(UpdateBatch(topics=(topic,), partitions=states), now_ms=0)
+        self._apply(UpdateBatch(topics=(topic,), partitions=states))
         return topic_id
 
     def lacks_topic(self, topic_id: str) -> None:
-        self.view.apply(UpdateBatch(deleted_topics=(topic_id,)), now_ms=0)
+        self._apply(UpdateBatch(deleted_topics=(topic_id,)))
+
+    def _apply(self, batch: UpdateBatch) -> None:
+        self.view.apply(batch, now_ms=0)
+        if (topics := self._known_topics.take(batch)) is not None:
+            for desk in self.shards.desks.values():
+                desk.step(TopicsKnown(topics))
 
     def start(
         self,

@@ -1,11 +1,12 @@
-"""Who may commit offsets for a `consumer` group."""
+"""Who may commit and fetch offsets of a `consumer` group."""
 
 from __future__ import annotations
 
 from coordinator.core.consumer_group_records import TopicPartition
 from coordinator.core.groups.consumer.groups import ConsumerGroups
-from coordinator.core.groups.consumer.state import ConsumerGroup
-from coordinator.core.groups.requests import CommitOffsets, CommitPendingOffsets, OffsetPlace
+from coordinator.core.groups.consumer.state import ConsumerGroup, Member
+from coordinator.core.groups.consumer.store import ConsumerStore
+from coordinator.core.groups.requests import CommitOffsets, CommitPendingOffsets, GroupPlaces, OffsetPlace
 from springtide.wire.errors import ErrorCode
 
 
@@ -16,7 +17,7 @@ def check_member_epoch(
     all of the partitions since then (KIP-1251): a commit is often under way while the epoch rises. A group
     without members takes commits of clients without an epoch.
 
-    Clients know STALE_MEMBER_EPOCH since version 9 only; to those before it is UNSUPPORTED_VERSION.
+    Clients know STALE_MEMBER_EPOCH since version 9 of OffsetCommit only; handlers tell it in other words.
     """
     member_epoch = request.generation_id
     if member_epoch < 0 and not group.members:
@@ -27,17 +28,35 @@ def check_member_epoch(
     current = member.current
     if 0 <= member_epoch == current.epoch:
         return ErrorCode.NONE
-    stale = ErrorCode.STALE_MEMBER_EPOCH if member.about.classic is None else ErrorCode.ILLEGAL_GENERATION
     if not 0 <= member_epoch < current.epoch:
-        return stale
+        return stale(member)
     for asked in request.offsets:
         partition = _partition(consumers, asked.place)
         since = (
             None if partition is None else current.assigned.get(partition, current.revoking.get(partition))
         )
         if since is None or since > member_epoch:
-            return stale
+            return stale(member)
     return ErrorCode.NONE
+
+
+def check_fetcher(store: ConsumerStore, asked: GroupPlaces) -> ErrorCode:
+    """Return whether a client may fetch: one that names no member, or one that knows its committed epoch. In
+    groups of another type, and without one, members do not count, as in Kafka."""
+    if (asked.member_id is None and asked.member_epoch < 0) or not store.has_committed(asked.group_id):
+        return ErrorCode.NONE
+    member = store.committed_member(asked.group_id, asked.member_id or "")
+    if member is None:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    if asked.member_epoch == member.current.epoch:
+        return ErrorCode.NONE
+    return stale(member)
+
+
+def stale(member: Member) -> ErrorCode:
+    """Return the error of another epoch than the member's."""
+    is_classic = member.about.classic is not None
+    return ErrorCode.ILLEGAL_GENERATION if is_classic else ErrorCode.STALE_MEMBER_EPOCH
 
 
 def _partition(consumers: ConsumerGroups, place: OffsetPlace) -> TopicPartition | None:

@@ -11,7 +11,6 @@ from uuid import UUID
 
 from coordinator.core.consumer_group_records import ConsumerMember, CurrentAssignment
 from coordinator.core.groups.consumer.causes import CauseKind
-from coordinator.core.groups.consumer.checks import refusal_of
 from coordinator.core.groups.consumer.draft import Draft
 from coordinator.core.groups.consumer.groups import LiveMember
 from coordinator.core.groups.consumer.leaving import check_seat, leave
@@ -32,11 +31,9 @@ from springtide.wire.errors import ErrorCode
 
 def consumer_heartbeat(registry: Registry, turn: Turn, request: ConsumerHeartbeat) -> None:
     """Answer a heartbeat. Before, its handler asks whether the cluster's level allows CONSUMER_GROUPS
-    (UNSUPPORTED_VERSION), and for the rights on the group and on each named topic."""
-    refusal = refusal_of(request, registry.options)
-    if refusal is not None:
-        reply = ConsumerHeartbeatReply(refusal.error, message=refusal.message)
-    elif registry.consumers.topics is None:
+    (UNSUPPORTED_VERSION), for the rights on the group and on each named topic, and for what is wrong with the
+    heartbeat alone (checks.py)."""
+    if registry.consumers.topics is None:
         reply = ConsumerHeartbeatReply(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     else:
         reply = _answer(registry, turn, request)

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from coordinator.core.consumer_group_records import ConsumerMember, ConsumerValue, encode_consumer_key
+from coordinator.core.consumer_group_records import (
+    ConsumerMember,
+    ConsumerValue,
+    CurrentAssignment,
+    encode_consumer_key,
+)
 from coordinator.core.group_records import ConsumerGroupKey, ConsumerRecord
-from coordinator.core.groups.consumer.state import ConsumerGroup
+from coordinator.core.groups.consumer.state import ConsumerGroup, Member
 from coordinator.core.machine import ShardRecord
 from coordinator.core.views import TwoViews
 
@@ -65,6 +70,18 @@ class ConsumerStore:
     def committed(self, group_id: str) -> ConsumerGroup | None:
         """Return a group with the committed records applied."""
         return self._load(group_id, self.values.committed)
+
+    def has_committed(self, group_id: str) -> bool:
+        """Return whether the group exists with the committed records applied."""
+        return self.values.committed(ConsumerGroupKey(ConsumerRecord.EPOCH, group_id)) is not None
+
+    def committed_member(self, group_id: str, member_id: str) -> Member | None:
+        """Return a member without its target. A whole group would cost a look at all its members."""
+        about = self.values.committed(ConsumerGroupKey(ConsumerRecord.MEMBER, group_id, member_id))
+        current = self.values.committed(ConsumerGroupKey(ConsumerRecord.CURRENT, group_id, member_id))
+        if not isinstance(about, ConsumerMember):
+            return None
+        return Member(about, current if isinstance(current, CurrentAssignment) else CurrentAssignment())
 
     def group_ids(self) -> set[str]:
         """Return the groups of which something may be stored, in either view."""

@@ -14,6 +14,7 @@ from coordinator.core.shard_ports import (
     LogIsAhead,
     LogIsUnreadable,
     LogWasRead,
+    MachineTold,
     RequestCame,
     SetTimer,
     ShardClosed,
@@ -36,6 +37,7 @@ from tests.kit.coordinator.counter import (
     AwaitNothing,
     Counted,
     CounterMachine,
+    News,
     ReadCounter,
     ReadLatest,
 )
@@ -766,3 +768,19 @@ def test_requests_that_wait_for_an_opening_that_meets_it_are_answered(
     desk.deliver()
     assert desk.runtime.phase is ShardPhase.STOPPED
     assert desk.answers[1] is ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def test_a_machine_hears_of_the_cluster_before_it_serves_and_with_each_change(
+    log: FencedLog, controller: ControllerOfOne
+) -> None:
+    desk = ShardDesk(log, controller)
+    desk.step(MachineTold(News("first")))
+    desk.step(MachineTold(News("second")))
+    assert desk.machine.heard == []
+    desk.open()
+    assert desk.machine.heard == ["second"]
+    desk.step(MachineTold(News("third")))
+    assert desk.machine.heard == ["second", "third"]
+    desk.step(ShardTaken())
+    desk.step(MachineTold(News("late")))
+    assert desk.machine.heard == ["second", "third"]

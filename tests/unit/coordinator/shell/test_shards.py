@@ -11,7 +11,14 @@ from springtide.contract.updates import UpdateBatch
 from springtide.wire.errors import ErrorCode
 from springtide.wire.record_batch import decode_header
 from springtide.wire.records import NewRecord, encode_batch
-from tests.kit.coordinator.counter import OF_A_LATER_RELEASE, AwaitNothing, Counted, ReadCounter
+from tests.kit.coordinator.counter import (
+    OF_A_LATER_RELEASE,
+    AwaitNothing,
+    Counted,
+    CounterMachine,
+    News,
+    ReadCounter,
+)
 from tests.kit.coordinator.shard_world import TOPIC_ID, CoordinatorShell, ShardWorld, in_shard_world
 
 ONE, OTHER = 1001, 1002
@@ -522,3 +529,17 @@ def test_stop_answers_everything_and_leaves_nothing_behind() -> None:
         assert all(channel.is_closed for channel in one.machine.channels)
 
     in_shard_world(story, count=5)
+
+
+def test_all_machines_hear_of_the_cluster_those_of_later_shards_too() -> None:
+    async def story(world: ShardWorld) -> None:
+        one = await world.start_coordinator(ONE)
+        one.shards.tell(News("first"))
+        world.assign(ONE)
+        await one.opened(0)
+        one.shards.tell(News("second"))
+        machine = one.shards.served()[0]
+        assert isinstance(machine, CounterMachine)
+        assert machine.heard == ["first", "second"]
+
+    in_shard_world(story)

@@ -70,6 +70,20 @@ def test_how_a_group_learns_what_to_do_next_is_not_told(caplog: pytest.LogCaptur
     assert not caplog.messages
 
 
+def test_what_sends_an_admin_client_to_another_api_is_not_told(caplog: pytest.LogCaptureFixture) -> None:
+    refusals = Refusals()
+    for error in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
+        refusals.note(int(ApiKey.CONSUMER_GROUP_DESCRIBE), (error,), client(), now_ms=0)
+    assert not caplog.messages
+
+
+def test_the_cause_that_a_client_is_told_is_told_here_too(caplog: pytest.LogCaptureFixture) -> None:
+    refusals = Refusals()
+    refusals.note(PRODUCE, (INVALID,), client(), now_ms=0, cause="it has no key")
+    (line,) = caplog.messages
+    assert line.endswith("peer=10.0.0.7 cause=it has no key")
+
+
 def test_strangers_cannot_grow_it_without_bound() -> None:
     refusals = Refusals()
     for number in range(3 * KINDS_MAX):

@@ -12,6 +12,7 @@ import pytest
 from dataplane.handlers.table import HANDLERS
 from springtide.contract.epochs import BrokerEpoch
 from springtide.contract.updates import BrokerEndpoint, UpdateBatch
+from springtide.levels import CONSUMER_GROUPS, Level
 from springtide.node.cluster_view import ClusterView
 from springtide.wire import codec
 from springtide.wire.apis import APIS, ApiKey
@@ -29,6 +30,8 @@ REFUSED = (
     ApiKey.DESCRIBE_GROUPS,
     ApiKey.DELETE_GROUPS,
     ApiKey.OFFSET_DELETE,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT,
+    ApiKey.CONSUMER_GROUP_DESCRIBE,
 )
 EACH = [
     (key, version) for key in REFUSED for version in range(APIS[key].version_min, APIS[key].version_max + 1)
@@ -37,7 +40,13 @@ TOPIC_ID = uuid.UUID(int=7)
 
 
 def ask(
-    key: int, version: int, *, has_groups: bool = True, is_view_complete: bool = True, **fields: Any
+    key: int,
+    version: int,
+    *,
+    has_groups: bool = True,
+    is_view_complete: bool = True,
+    level: Level = CONSUMER_GROUPS.since,
+    **fields: Any,
 ) -> Any:
     view = ClusterView()
     if has_groups:
@@ -45,6 +54,7 @@ def ask(
         view.apply(UpdateBatch(coordinators=(coordinator,)), now_ms=0)
     context = SimpleNamespace(
         view=view,
+        level=lambda: level,
         is_view_complete=lambda: is_view_complete,
         coordinator_calls=SimpleNamespace(
             start=lambda _type, _version, calls, done: done([None] * len(calls))
@@ -73,8 +83,9 @@ def test_where_there_never_was_a_coordinator_clients_are_told_to_stop(key: ApiKe
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_members_of_the_newer_protocol_are_told_which_one_there_is(version: int) -> None:
-    answer = ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, version, group_id="g", member_id="m")
+def test_below_its_level_members_of_the_newer_protocol_are_told_which_one_there_is(version: int) -> None:
+    below = Level(CONSUMER_GROUPS.since - 1)
+    answer = ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, version, level=below, group_id="g", member_id="m")
     assert (answer.error_code, answer.member_id) == (ErrorCode.UNSUPPORTED_VERSION, None)
     assert "group.protocol=classic" in answer.error_message
 

@@ -232,6 +232,22 @@ CASES = (
     ),
     Case(ApiKey.SYNC_GROUP, {"READ GROUP g": NO_GROUP}, lambda names: {**member(names), "member_id": "a"}),
     Case(ApiKey.DESCRIBE_GROUPS, {"DESCRIBE GROUP g": NO_GROUP}, lambda names: {"groups": [names.group]}),
+    Case(
+        ApiKey.CONSUMER_GROUP_HEARTBEAT,
+        {"READ GROUP g": NO_GROUP, "DESCRIBE TOPIC orders": NO_TOPIC},
+        lambda names: {
+            "group_id": names.group,
+            "member_id": "a",
+            "rebalance_timeout_ms": 1_000,
+            "subscribed_topic_names": [names.topic],
+            "topic_partitions": [],
+        },
+    ),
+    Case(
+        ApiKey.CONSUMER_GROUP_DESCRIBE,
+        {"DESCRIBE GROUP g": NO_GROUP},
+        lambda names: {"group_ids": [names.group]},
+    ),
     Case(ApiKey.DELETE_GROUPS, {"DELETE GROUP g": NO_GROUP}, lambda names: {"groups_names": [names.group]}),
     Case(
         ApiKey.OFFSET_DELETE,
@@ -364,7 +380,6 @@ FREE = {
     ApiKey.API_VERSIONS,
     ApiKey.SASL_HANDSHAKE,
     ApiKey.SASL_AUTHENTICATE,
-    ApiKey.CONSUMER_GROUP_HEARTBEAT,
 }
 ASKED_OF_COORDINATORS = ("group_refusals", "handlers.groups", "transaction_refusals", "handlers.transactions")
 OF_COORDINATORS = {
