@@ -25,6 +25,16 @@ COORDINATOR_KEYS: dict[str, ConfigKey] = {
         "3000", between(0, _MS_MAX), "how long the first rebalance of an empty group waits for more members"
     ),
     "group.max.size": ConfigKey(str(_MS_MAX), between(1, _MS_MAX), "members of a group"),
+    "group.consumer.session.timeout.ms": ConfigKey(
+        "45000", between(1, _MS_MAX), "how long a member of a consumer group may be silent"
+    ),
+    "group.consumer.heartbeat.interval.ms": ConfigKey(
+        "5000", between(1, _MS_MAX), "how often members of consumer groups send heartbeats"
+    ),
+    "group.consumer.max.size": ConfigKey(str(_MS_MAX), between(1, _MS_MAX), "members of a consumer group"),
+    "group.consumer.assignment.interval.ms": ConfigKey(
+        "1000", between(0, _MS_MAX), "least time between two assignments of a consumer group"
+    ),
     "offset.metadata.max.bytes": ConfigKey(
         "4096", between(0, 32_767), "characters of the metadata that is committed with an offset"
     ),
@@ -75,6 +85,10 @@ class CoordinatorConfig(NodeConfig):
             session_timeout_ms_max=self.number("group.max.session.timeout.ms"),
             initial_delay_ms=self.number("group.initial.rebalance.delay.ms"),
             size_max=self.number("group.max.size"),
+            consumer_session_ms=self.number("group.consumer.session.timeout.ms"),
+            consumer_heartbeat_ms=self.number("group.consumer.heartbeat.interval.ms"),
+            consumer_size_max=self.number("group.consumer.max.size"),
+            assignment_interval_ms=self.number("group.consumer.assignment.interval.ms"),
             metadata_max=self.number("offset.metadata.max.bytes"),
             retention_ms=self.number("offsets.retention.minutes") * MINUTE_MS,
             retention_check_ms=self.number("offsets.retention.check.interval.ms"),

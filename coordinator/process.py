@@ -23,12 +23,12 @@ from coordinator.core.group_news import NewsOfGroups
 from coordinator.core.groups.consumer.requests import TopicsKnown
 from coordinator.core.groups.machine import GroupMachine
 from coordinator.core.machine import Machine
-from coordinator.core.topics_known import KnownTopics
 from coordinator.core.transaction_news import NewsOfTransactions
 from coordinator.core.transactions.machine import TransactionMachine
 from coordinator.handlers.context import CoordinatorContext
 from coordinator.handlers.table import HANDLERS
 from coordinator.shell.group_watch import GroupWatch, write_groups
+from coordinator.shell.known_topics import KnownTopics
 from coordinator.shell.log_ends import PartitionEnds
 from coordinator.shell.marker_sender import MarkerSender
 from coordinator.shell.peer_link import TransactionLink

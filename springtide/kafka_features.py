@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from springtide.levels import NEWEST, RELEASES, SUPPORTED, TRANSACTIONS, Level
+from springtide.levels import CONSUMER_GROUPS, NEWEST, RELEASES, SUPPORTED, TRANSACTIONS, Level
 
 LEVEL: Final = "springtide.level"
 
@@ -29,7 +29,7 @@ class KafkaFeature(msgspec.Struct, frozen=True):
 
 
 KAFKA_FEATURES: Final = (
-    KafkaFeature("group.version"),  # 1: the consumer protocol of KIP-848
+    KafkaFeature("group.version", (CONSUMER_GROUPS.since,)),  # 1: the consumer protocol of KIP-848
     KafkaFeature("transaction.version", (TRANSACTIONS.since, TRANSACTIONS.since)),  # 1, 2: KIP-890
     KafkaFeature("share.version"),  # 1: share groups, KIP-932
 )

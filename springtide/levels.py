@@ -11,7 +11,7 @@ there is no way back. Kafka does it in the same way since KIP-584 and KIP-778, w
     level   release
     0       0.1, which knew no levels and says nothing of them
     1       0.2
-    2       0.3
+    2, 3    0.3, which a cluster takes in one step
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ Level = NewType("Level", int)
 #: What a process that says nothing supports, and what a cluster without a row is at: release 0.1.
 UNTOLD: Final = Level(0)
 #: The highest level of this release: that of clusters that it makes.
-NEWEST: Final = Level(2)
+NEWEST: Final = Level(3)
 #: The first release of each level that this one knows.
-RELEASES: Final[dict[Level, str]] = {Level(0): "0.1", Level(1): "0.2", Level(2): "0.3"}
+RELEASES: Final[dict[Level, str]] = {Level(0): "0.1", Level(1): "0.2", Level(2): "0.3", Level(3): "0.3"}
 
 
 class LevelRange(msgspec.Struct, frozen=True):
@@ -41,8 +41,10 @@ class LevelRange(msgspec.Struct, frozen=True):
         return self.lowest <= level <= self.highest
 
 
-#: A release runs at its own level and at the one before: upgrades skip none.
-SUPPORTED: Final = LevelRange(Level(NEWEST - 1), NEWEST)
+#: A release runs at its own levels and at the last of the release before: upgrades skip none.
+SUPPORTED: Final = LevelRange(
+    max(level for level, release in RELEASES.items() if release != RELEASES[NEWEST]), NEWEST
+)
 
 
 class Feature(msgspec.Struct, frozen=True):
@@ -59,8 +61,7 @@ KEPT_DELETED_TOPICS: Final = Feature("kept_deleted_topics", Level(1))
 #: Producers with a transactional id, and all that is stored for them: `__transaction_state`, transactional
 #: batches and markers, indexes of aborted transactions, pending offsets.
 TRANSACTIONS: Final = Feature("transactions", Level(2))
-#: Groups of the `consumer` protocol (KIP-848) and their records in `__consumer_offsets`. The handler of
-#: ConsumerGroupHeartbeat will ask for it, before anything else; no release has its level yet.
+#: Groups of the `consumer` protocol (KIP-848) and their records in `__consumer_offsets`.
 CONSUMER_GROUPS: Final = Feature("consumer_groups", Level(3))
 
 

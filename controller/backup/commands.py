@@ -49,7 +49,7 @@ from controller.database.sql import cause_of
 from controller.shell.kazoo_access import ZooKeeperAccess
 from controller.shell.leadership import EPOCH_PATH
 from controller.shell.rows import cluster_path, head_path
-from springtide.levels import NEWEST, RELEASES
+from springtide.levels import NEWEST, RELEASES, SUPPORTED
 from springtide.version import VERSION
 
 CONNECT_TIMEOUT_S: Final = 15
@@ -256,7 +256,7 @@ def _check_usable(manifest: BackupManifest) -> None:
     """Raise BackupInvalid if this release can't run on what the backup has."""
     us = f"this is release {RELEASES[NEWEST]} (level {NEWEST})"
     for cluster in manifest.clusters:
-        if cluster.level > NEWEST or cluster.level < NEWEST - 1:
+        if not SUPPORTED.has(cluster.level):
             raise BackupInvalid(
                 f"cluster {cluster.name!r} is at level {cluster.level}, and {us}: restore it with the "
                 "release that made the backup"

@@ -29,7 +29,7 @@ from controller.core.events import (
 from controller.core.image import ClusterImage
 from controller.core.records import Cause, LevelRecord, UpgradeRecord
 from controller.core.topics import operator_change
-from springtide.levels import NEWEST, RELEASES, UNTOLD, Level, LevelRange
+from springtide.levels import RELEASES, UNTOLD, Level, LevelRange
 
 #: An upgrade that could be finalized for so long is an alarm: the next one waits for it.
 PENDING_ALARM_MS: Final = 14 * 24 * 3_600_000
@@ -38,8 +38,10 @@ _PENDING: Final = AlarmKey(code=AlarmCode.UPGRADE_PENDING)
 
 
 def target_of(level: Level) -> Level:
-    """Return the level that a cluster at this one may be raised to; the same if there is none."""
-    return Level(level + 1) if level < NEWEST else level
+    """Return the level that a cluster at this one may be raised to: the highest of its own release, or else
+    of the next one; the same if there is none."""
+    higher = [one for one in sorted(RELEASES) if one > level]
+    return max((one for one in higher if RELEASES[one] == RELEASES[higher[0]]), default=level)
 
 
 def blockers_of(image: ClusterImage, processes: Iterable[Process]) -> tuple[Blocker, ...]:
@@ -80,8 +82,8 @@ def _start(target: Level) -> str:
 def finalize(
     draft: Draft, event: FinalizeUpgrade, members: tuple[Process, ...]
 ) -> UpgradeFinalized | Refusal:
-    """Raise the level by one step, for good. Nothing is written if it is at the highest already. members: the
-    brokers and coordinators."""
+    """Raise the level, for good. Nothing is written if it is at the highest already. members: the brokers and
+    coordinators."""
     image = draft.image
     target = target_of(image.level)
     blockers = (*event.blockers, *blockers_of(image, (*event.controllers, *members)))

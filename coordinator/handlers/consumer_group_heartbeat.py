@@ -7,7 +7,7 @@ checks is Kafka's.
 from __future__ import annotations
 
 from coordinator.core.consumer_group_records import Partitions, TopicPartition
-from coordinator.core.groups.consumer.checks import Refusal, refusal_of
+from coordinator.core.groups.consumer.checks import HeartbeatRefusal, refusal_of
 from coordinator.core.groups.consumer.requests import ConsumerHeartbeat, ConsumerHeartbeatReply
 from coordinator.handlers.asking import TOLD, shard_in
 from coordinator.handlers.context import CoordinatorContext
@@ -56,12 +56,12 @@ def handle(context: CoordinatorContext, request: Request, message: ConsumerGroup
         if isinstance(reply, ConsumerHeartbeatReply) and reply.error is ErrorCode.NONE:
             request.reply(_response(reply))
         elif isinstance(reply, ConsumerHeartbeatReply):
-            refuse(Refusal(reply.error, reply.message or _why(reply.error, message)))
+            refuse(HeartbeatRefusal(reply.error, reply.message or _why(reply.error, message)))
         else:
             assert isinstance(reply, ErrorCode)
-            refuse(Refusal(TOLD.get(reply, reply), ""))
+            refuse(HeartbeatRefusal(TOLD.get(reply, reply), ""))
 
-    def refuse(refusal: Refusal) -> None:
+    def refuse(refusal: HeartbeatRefusal) -> None:
         answer = ConsumerGroupHeartbeatResponse(
             error_code=refusal.error, error_message=refusal.message or None
         )
@@ -76,13 +76,13 @@ def handle(context: CoordinatorContext, request: Request, message: ConsumerGroup
 
 def _refusal(
     context: CoordinatorContext, request: Request, message: ConsumerGroupHeartbeatRequest
-) -> Refusal | None:
+) -> HeartbeatRefusal | None:
     """Return why the member may not come here at all; None: it may."""
     if error := check_level(context, CONSUMER_GROUPS):
-        return Refusal(error, CLASSIC_ONLY if error is ErrorCode.UNSUPPORTED_VERSION else "")
+        return HeartbeatRefusal(error, CLASSIC_ONLY if error is ErrorCode.UNSUPPORTED_VERSION else "")
     if not request.may(Operation.READ, ResourceType.GROUP, message.group_id):
         text = f"no right to READ the group {_short(message.group_id)}"
-        return Refusal(ErrorCode.GROUP_AUTHORIZATION_FAILED, text)
+        return HeartbeatRefusal(ErrorCode.GROUP_AUTHORIZATION_FAILED, text)
     denied = [
         name
         for name in message.subscribed_topic_names or ()
@@ -90,7 +90,7 @@ def _refusal(
     ]
     if denied:
         text = f"no right to DESCRIBE {len(denied)} of the topics: {', '.join(denied)[:NAME_CHARS_MAX]}"
-        return Refusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED, text)
+        return HeartbeatRefusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED, text)
     return None
 
 

@@ -24,9 +24,8 @@ converted; they equal the bounds of Kafka 4 (KIP-896), which every client of the
 
 Brokers hold no groups and coordinators no records, but clients take the versions of one node for those of
 all: so each lists the same, and refuses what is the other's. ConsumerGroupHeartbeat and ConsumerGroupDescribe
-(KIP-848) are listed at each level of a cluster, and below that of CONSUMER_GROUPS refused with
-UNSUPPORTED_VERSION, as by a Kafka whose operator has switched that protocol off: where the first is not
-listed, librdkafka waits for ever without an error.
+(KIP-848) are listed where the cluster's level has CONSUMER_GROUPS (handlers/api_versions.py). Below it they
+are refused with UNSUPPORTED_VERSION, as by a Kafka whose operator has switched that protocol off.
 """
 
 from __future__ import annotations

@@ -12,11 +12,11 @@ from coordinator.core.groups.machine import GroupMachine
 from coordinator.core.groups.options import GroupOptions
 from coordinator.core.machine import Machine, RequestReply
 from coordinator.core.offsets_question import OffsetsQuestion
-from coordinator.core.topics_known import KnownTopics
 from coordinator.core.transactions.machine import TransactionMachine
 from coordinator.core.transactions.options import TransactionOptions
 from coordinator.handlers.context import MakeRequest
 from coordinator.handlers.table import HANDLERS
+from coordinator.shell.known_topics import KnownTopics
 from springtide.contract.epochs import LeaderEpoch, PartitionEpoch
 from springtide.contract.partition_state import PartitionState, TopicState
 from springtide.contract.updates import UpdateBatch

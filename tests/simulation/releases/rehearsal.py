@@ -29,8 +29,8 @@ PLACE = ROOT / "build" / "next-release"
 WORD: Final = "isr_shrunk_since_the_next_release"
 #: What is different in the next release: (file, what stands there, what stands there then).
 EDITS: Final = (
-    ("springtide/levels.py", "NEWEST: Final = Level(2)", "NEWEST: Final = Level(3)"),
-    ("springtide/levels.py", 'Level(2): "0.3"}', 'Level(2): "0.3", Level(3): "0.4"}'),
+    ("springtide/levels.py", "NEWEST: Final = Level(3)", "NEWEST: Final = Level(4)"),
+    ("springtide/levels.py", 'Level(3): "0.3"}', 'Level(3): "0.3", Level(4): "0.4"}'),
     (
         "controller/core/records.py",
         '    ISR_SHRUNK = "isr_shrunk"\n',
@@ -39,7 +39,7 @@ EDITS: Final = (
     (
         "controller/core/draft.py",
         "        return Change(cause=cause, at_ms",
-        "        if cause is Cause.ISR_SHRUNK and self.image.level > 2:\n"
+        "        if cause is Cause.ISR_SHRUNK and self.image.level > 3:\n"
         "            cause = Cause.NEXT\n"
         "        return Change(cause=cause, at_ms",
     ),
@@ -72,7 +72,7 @@ def make() -> Path:
         if text.count(before) != 1:
             raise NoRehearsal(f"{name} does not have {before!r} once: what is to be changed there?")
         path.write_text(text.replace(before, after), encoding="utf-8")
-    named = f"commit {head.stdout.strip()}\nlevel 2\n"
+    named = f"commit {head.stdout.strip()}\nlevel 3\n"
     (PLACE / NAMED.relative_to(ROOT)).write_text(named, encoding="utf-8")
     return PLACE
 

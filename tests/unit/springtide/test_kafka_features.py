@@ -12,15 +12,16 @@ from springtide.kafka_features import (
     refusal_of_update,
     told_features,
 )
-from springtide.levels import NEWEST, RELEASES, SUPPORTED, TRANSACTIONS, Level
+from springtide.levels import CONSUMER_GROUPS, NEWEST, RELEASES, SUPPORTED, TRANSACTIONS, Level
 
-BEFORE = Level(NEWEST - 1)
+BEFORE = SUPPORTED.lowest
 
 
 @pytest.mark.parametrize("level", [SUPPORTED.lowest, SUPPORTED.highest])
 def test_the_level_is_told_and_nothing_that_is_not_served(level: Level) -> None:
     assert told_features(level) == (
         ToldFeature(LEVEL, BEFORE, NEWEST, level),
+        ToldFeature("group.version", 0, 1, 1 if level >= CONSUMER_GROUPS.since else 0),
         ToldFeature("transaction.version", 0, 2, 2 if level >= TRANSACTIONS.since else 0),
     )
 
@@ -45,7 +46,7 @@ def test_a_feature_is_told_as_far_as_the_level_serves_it(monkeypatch: pytest.Mon
             BEFORE,
             f"release {RELEASES[NEWEST]} supports levels up to {NEWEST}: upgrade each",
         ),
-        ("group.version", 1, 1, "at level 1, version 0 of it is served"),
+        ("group.version", 1, 2, "at level 2, version 0 of it is served"),
         ("transaction.version", 2, 1, "at level 1, version 0 of it is served"),
         ("metadata.version", 25, 1, "this cluster has no feature 'metadata.version'"),
         ("", 1, 1, "no feature ''"),

@@ -15,13 +15,9 @@ from springtide.levels import (
 
 
 def test_a_release_runs_at_its_own_level_and_at_the_one_before() -> None:
-    assert LevelRange(Level(NEWEST - 1), NEWEST) == SUPPORTED
-    assert [SUPPORTED.has(Level(level)) for level in range(NEWEST - 2, NEWEST + 2)] == [
-        False,
-        True,
-        True,
-        False,
-    ]
+    assert LevelRange(Level(1), Level(3)) == SUPPORTED
+    assert [SUPPORTED.has(Level(level)) for level in range(5)] == [False, True, True, True, False]
+    assert RELEASES[SUPPORTED.lowest] != RELEASES[NEWEST] == RELEASES[Level(SUPPORTED.lowest + 1)]
     assert list(RELEASES) == list(range(NEWEST + 1)), "each level has the release that began it"
 
 

@@ -10,12 +10,12 @@ from coordinator.core.groups.options import STRING_BYTES_MAX, GroupOptions
 from springtide.wire.errors import ErrorCode
 
 
-class Refusal(NamedTuple):
+class HeartbeatRefusal(NamedTuple):
     error: ErrorCode
     message: str
 
 
-def refusal_of(request: ConsumerHeartbeat, options: GroupOptions) -> Refusal | None:
+def refusal_of(request: ConsumerHeartbeat, options: GroupOptions) -> HeartbeatRefusal | None:
     """Return why a heartbeat is refused, None if it may be looked at. Clients end on INVALID_REQUEST and on
     UNSUPPORTED_ASSIGNOR."""
     epoch = request.member_epoch
@@ -39,10 +39,10 @@ def refusal_of(request: ConsumerHeartbeat, options: GroupOptions) -> Refusal | N
     )
     for is_wrong, message in checks:
         if is_wrong:
-            return Refusal(ErrorCode.INVALID_REQUEST, message)
+            return HeartbeatRefusal(ErrorCode.INVALID_REQUEST, message)
     if epoch not in (LEAVING, AWAY) and request.assignor not in (None, *options.assignors):
         text = f"the assignors are {', '.join(options.assignors)}"
-        return Refusal(ErrorCode.UNSUPPORTED_ASSIGNOR, text)
+        return HeartbeatRefusal(ErrorCode.UNSUPPORTED_ASSIGNOR, text)
     return None
 
 

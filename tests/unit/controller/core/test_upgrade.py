@@ -28,7 +28,7 @@ from springtide.levels import NEWEST, RELEASES, SUPPORTED, UNTOLD, Level, LevelR
 from springtide.version import VERSION
 from tests.kit.controller.core_cluster import Cluster
 
-BEFORE = Level(NEWEST - 1)
+BEFORE = SUPPORTED.lowest
 #: What processes of the release after, and of the release before this one can run at.
 NEWER = LevelRange(NEWEST, Level(NEWEST + 1))
 OLDER = LevelRange(Level(BEFORE - 1), BEFORE)
@@ -306,9 +306,8 @@ def test_a_process_must_have_the_next_level_between_its_lowest_and_its_highest(
     assert bool(blockers_of(at_level(BEFORE).image, [process])) == is_blocked
 
 
-def test_the_level_is_raised_by_one_and_never_above_the_highest_of_this_release() -> None:
-    assert target_of(UNTOLD) == UNTOLD + 1
-    assert target_of(NEWEST) == NEWEST
+def test_the_level_is_raised_release_by_release_and_never_above_the_highest_of_this_one() -> None:
+    assert [target_of(level) for level in sorted(RELEASES)] == [1, 3, 3, 3]
 
 
 # --- an upgrade that waits --------------------------------------------------------------------------

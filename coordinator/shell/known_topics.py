@@ -1,7 +1,4 @@
-"""The topics of a cluster as groups have to know them, from the batches of the metadata stream.
-
-Pure: `take` gets a batch, and returns another mapping if it changes any topic.
-"""
+"""The topics of a cluster as groups have to know them, from the batches of the metadata stream."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from coordinator.core.groups.consumer.assigning import KnownTopic
-from coordinator.core.topics_known import KnownTopics
+from coordinator.shell.known_topics import KnownTopics
 from springtide.contract.partition_state import TopicState
 from springtide.contract.updates import UpdateBatch
 from springtide.node.topic_ids import topic_id_uuid
