@@ -267,12 +267,12 @@ class Reference:
     def _check_group(self, row: Row, group: str, value: object) -> None:
         """Compare what became of a group; its id is its topic's name."""
         match row.call:
-            case "group_share":
+            case "group_share" | "consumer_share":
                 _equal("partitions", value, {"together": [[0], [1]], "alone": [0, 1]})
-            case "group_resume":
+            case "group_resume" | "consumer_resume":
                 _equal("records of the second member", value, expected_records()[ASKED_OFFSET:])
                 _equal("committed offset", self._committed(group), RECORDS)
-            case "group_static":
+            case "group_static" | "consumer_static":
                 assert isinstance(value, dict)
                 _equal("revocations", value["revocations"], 0)
                 _equal("partitions after", value["after"], value["before"])

@@ -30,7 +30,10 @@ from tests.interop.security import Logins, acls_of
 
 CELL_SECONDS_MAX = 120.0
 FIND_RECORDS = ("fetch", "offset_by_time", "delete_records")
-FIND_SIMPLE_RECORDS = ("group_resume", "describe_group", "reset_group", "count_words", "copy")
+FIND_SIMPLE_RECORDS = (
+    *("group_resume", "consumer_resume", "describe_group"),
+    *("reset_group", "count_words", "copy"),
+)
 """Not compressed: not every client with groups has each codec."""
 FIND_A_GROUP = (
     *("list_groups", "describe_group", "group_offsets"),

@@ -14,6 +14,8 @@ Drivers only act and tell; the runner compares (checks.py). All write the same r
                     the group reads the others and commits: the other's records
     group_static    two members with instance ids share two partitions; one ends and comes back:
                     {"before": [0], "after": [0], "revocations": how often the one that stayed lost some}
+    consumer_share, consumer_resume, consumer_static
+                    the same with group.protocol=consumer (KIP-848)
     describe_group  {"state": "Stable", "members": how many}
     group_offsets   the offset that the group has committed for partition 0
     count_words     count the words of all records, keep the counts in the log, and come back with them:
@@ -126,6 +128,9 @@ ROWS = (
     Row("group-share", "group: two members share", "group_share", partitions=NEW_PARTITIONS),
     Row("group-resume", "group: commit and go on", "group_resume"),
     Row("group-static", "group: static member returns", "group_static", partitions=NEW_PARTITIONS),
+    Row("consumer-share", "KIP-848: two members share", "consumer_share", partitions=NEW_PARTITIONS),
+    Row("consumer-resume", "KIP-848: commit and go on", "consumer_resume"),
+    Row("consumer-static", "KIP-848: static member returns", "consumer_static", partitions=NEW_PARTITIONS),
     Row("group-list", "list groups", "list_groups"),
     Row("group-describe", "describe a group", "describe_group"),
     Row("group-offsets", "a group's offsets", "group_offsets"),
@@ -159,7 +164,7 @@ ROWS = (
 )
 
 WAITING = {
-    "groups, protocol consumer": "Springtide's coordinators speak the classic protocol",
+    "share groups, KIP-932": "Springtide's coordinators have none",
 }
 """Rows that nothing is run for, with what they wait for."""
 

@@ -25,12 +25,15 @@ JAVA_ROWS = (
     *("list", "produce-none", "offset-by-time", "delete-records"),
     *("group-list", "group-describe", "group-offsets", "group-reset", "group-delete"),
     *("txn-list", "txn-describe"),
+    "consumer-share",
 )
 """A JVM each."""
 COORDINATORS = 2
+OF_CONSUMER_PROTOCOL = ("share", "resume", "static")
 NOT_IN_THEM = {
     *((client, row) for client in PYTHON_CLIENTS for row in ("streams", "kafka-connect")),
     *((client, f"txn-{verb}") for client in ("librdkafka", "aiokafka") for verb in ("list", "describe")),
+    *((name, f"consumer-{row}") for name in ("kafka-python", "aiokafka") for row in OF_CONSUMER_PROTOCOL),
     ("librdkafka", "group-delete-offsets"),
     ("aiokafka", "group-delete-offsets"),
     ("aiokafka", "group-delete"),

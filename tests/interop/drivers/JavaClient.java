@@ -19,6 +19,7 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeoutException;
 import java.util.function.BooleanSupplier;
+import java.util.stream.Stream;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.AlterConfigOp;
 import org.apache.kafka.clients.admin.ConfigEntry;
@@ -91,13 +92,18 @@ class JavaClient {
             case "version": return version();
             case "produce": return produce(asked);
             case "fetch": return fetch(asked);
-            case "group_share": return share(asked);
-            case "group_static": return returnStatic(asked);
+            case "group_share":
+            case "consumer_share":
+                return share(asked);
+            case "group_static":
+            case "consumer_static":
+                return returnStatic(asked);
             case "fetch_committed": return fetch(asked);
             case "transact": return transact(asked);
             case "copy": return copy(asked);
             case "take_over": return takeOver(asked);
             case "group_resume":
+            case "consumer_resume":
                 readAndCommit(asked, asked.get("offset").asInt());
                 return readAndCommit(asked, asked.get("count").asInt() - asked.get("offset").asInt());
         }
@@ -331,12 +337,14 @@ class JavaClient {
         }
 
         public void onPartitionsAssigned(Collection<TopicPartition> assigned) {
-            partitions = assigned.stream().map(TopicPartition::partition).sorted().toList();
+            Stream<Integer> more = assigned.stream().map(TopicPartition::partition);
+            partitions = Stream.concat(partitions.stream(), more).sorted().toList();
         }
 
         public void onPartitionsRevoked(Collection<TopicPartition> revoked) {
-            if (!partitions.isEmpty()) revocations++;
-            partitions = List.of();
+            List<Integer> gone = revoked.stream().map(TopicPartition::partition).toList();
+            if (!gone.isEmpty()) revocations++;
+            partitions = partitions.stream().filter(one -> !gone.contains(one)).toList();
         }
 
         public void close() throws InterruptedException {
@@ -404,8 +412,12 @@ class JavaClient {
         settings.put("group.id", asked.get("group").asText());
         settings.put("enable.auto.commit", false);
         settings.put("auto.offset.reset", "earliest");
-        settings.put("partition.assignment.strategy", RangeAssignor.class.getName());
-        settings.put("heartbeat.interval.ms", 500);
+        if (asked.get("call").asText().startsWith("consumer_")) {
+            settings.put("group.protocol", "consumer");
+        } else {
+            settings.put("partition.assignment.strategy", RangeAssignor.class.getName());
+            settings.put("heartbeat.interval.ms", 500);
+        }
         return settings;
     }
 

@@ -101,9 +101,16 @@ class JavaTools:
     def group_static(self, asked: Asked) -> dict[str, Any]:
         return return_static(lambda instance: self._take_part(asked, instance))
 
+    def consumer_share(self, asked: Asked) -> dict[str, Any]:
+        return self.group_share(asked | {"protocol": "CONSUMER"})
+
+    def consumer_static(self, asked: Asked) -> dict[str, Any]:
+        return self.group_static(asked | {"protocol": "CONSUMER"})
+
     def _take_part(self, asked: Asked, instance: str) -> Prints:
         """Return a kafka-verifiable-consumer, which prints what happens as JSON, a line each."""
         flags = ["--group-id", asked["group"], "--topic", asked["topic"]]
+        flags += ["--group-protocol", asked["protocol"]] if "protocol" in asked else []
         flags += ["--group-instance-id", instance] if instance else []
         command = self._command(asked, f"{TOOLS}.VerifiableConsumer", *flags)
         return Prints(command, _read_event, end=signal.SIGTERM)
@@ -242,9 +249,9 @@ def _read_event(line: str, member: Prints) -> None:
     event = json.loads(line) if line.startswith("{") else {}
     match event.get("name"):
         case "partitions_assigned":
-            member.assigned([one["partition"] for one in event["partitions"]])
+            member.gained([one["partition"] for one in event["partitions"]])
         case "partitions_revoked":
-            member.revoked()
+            member.revoked([one["partition"] for one in event["partitions"]])
 
 
 if __name__ == "__main__":

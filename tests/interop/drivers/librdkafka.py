@@ -27,6 +27,8 @@ SECONDS = 30.0
 TOKEN_SECONDS = 600.0
 ANY: Any = None
 Asked = dict[str, Any]
+CONSUMER = {"protocol": "consumer"}
+"""Of a group. The coordinator says how often its members send heartbeats."""
 
 
 class Librdkafka:
@@ -118,12 +120,21 @@ class Librdkafka:
     def group_static(self, asked: Asked) -> dict[str, Any]:
         return return_static(lambda instance: Polls(lambda polls: self._take_part(asked, instance, polls)))
 
+    def consumer_share(self, asked: Asked) -> dict[str, Any]:
+        return self.group_share(asked | CONSUMER)
+
+    def consumer_resume(self, asked: Asked) -> list[list[str]]:
+        return self.group_resume(asked | CONSUMER)
+
+    def consumer_static(self, asked: Asked) -> dict[str, Any]:
+        return self.group_static(asked | CONSUMER)
+
     def _take_part(self, asked: Asked, instance: str, polls: Polls) -> None:
         consumer = self._consumer(asked, group=asked["group"], instance=instance)
         consumer.subscribe(
             [asked["topic"]],
-            on_assign=lambda _, given: polls.assigned([one.partition for one in given]),
-            on_revoke=lambda _, __: polls.revoked(),
+            on_assign=lambda _, given: polls.gained([one.partition for one in given]),
+            on_revoke=lambda _, gone: polls.revoked([one.partition for one in gone]),
         )
         while polls.is_open:
             consumer.poll(0.1)
@@ -254,7 +265,7 @@ class Librdkafka:
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
                 "check.crcs": True,
-                "heartbeat.interval.ms": 500,
+                **({"group.protocol": "consumer"} if "protocol" in asked else {"heartbeat.interval.ms": 500}),
                 **({"group.instance.id": instance} if instance else {}),
             }
         )

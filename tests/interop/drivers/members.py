@@ -89,10 +89,16 @@ class _Told:
         with self._lock:
             self._partitions = partitions
 
-    def revoked(self) -> None:
+    def gained(self, partitions: list[int]) -> None:
+        """Add to what it has."""
+        self.assigned(self.partitions() + partitions)
+
+    def revoked(self, partitions: list[int] | None = None) -> None:
+        """Take partitions away; None: all."""
         with self._lock:
-            self._revocations += bool(self._partitions)
-            self._partitions = []
+            kept = [one for one in self._partitions if one not in (partitions or self._partitions)]
+            self._revocations += kept != self._partitions
+            self._partitions = kept
 
 
 class Polls(_Told):

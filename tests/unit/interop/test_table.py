@@ -17,14 +17,14 @@ def test_a_page_has_an_aligned_table_and_says_what_failed_is_missing_and_waits()
     ]
     page = render(cells, {"kcat": "1.7.1"})
     assert page.splitlines()[:6] == [
-        "| Springtide                | kcat  | java-tools |",
-        "| ------------------------- | ----- | ---------- |",
-        "| connect, ApiVersions      | ok    | missing    |",
-        "| create a topic            | -     | failed     |",
-        "| TLS                       | ok    | .          |",
-        "| groups, protocol consumer | waits | waits      |",
+        "| Springtide            | kcat  | java-tools |",
+        "| --------------------- | ----- | ---------- |",
+        "| connect, ApiVersions  | ok    | missing    |",
+        "| create a topic        | -     | failed     |",
+        "| TLS                   | ok    | .          |",
+        "| share groups, KIP-932 | waits | waits      |",
     ]
     assert "- Springtide: java-tools, create: Timeout: no answer" in page
     assert "- java-tools: KAFKA_HOME=DIR" in page
-    assert "- groups, protocol consumer: Springtide's coordinators speak the classic protocol" in page
+    assert "- share groups, KIP-932: Springtide's coordinators have none" in page
     assert page.endswith("- kcat: 1.7.1\n")
