@@ -33,6 +33,8 @@ class GroupPhase(StrEnum):
     EMPTY = "empty"
     PREPARING_REBALANCE = "preparing_rebalance"
     COMPLETING_REBALANCE = "completing_rebalance"
+    ASSIGNING = "assigning"
+    RECONCILING = "reconciling"
     UNKNOWN = "unknown"
 
 
@@ -41,8 +43,8 @@ class GroupSummary(LagView):
 
     group_id: str = Field(examples=["billing"])
     state: str = Field(
-        description="`stable`, `preparing_rebalance`, `completing_rebalance`; `empty`: no members, but "
-        "offsets",
+        description="`stable`, `preparing_rebalance`, `completing_rebalance`; of the protocol of KIP-848 "
+        "`stable`, `assigning`, `reconciling`; `empty`: no members, but offsets",
         examples=["stable"],
     )
     protocol_type: str = Field(

@@ -43,7 +43,8 @@ class DeletionNotStored(Exception):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupListing:
     """state: Kafka's, in small letters: `stable`, `empty`, `preparing_rebalance`, `completing_rebalance`,
-    `dead` or `unknown`. protocol_type: `consumer`; empty if the group only stores offsets."""
+    `assigning`, `reconciling`, `dead` or `unknown`. protocol_type: `consumer`; empty if the group only stores
+    offsets."""
 
     group_id: str
     state: str

@@ -50,6 +50,7 @@ VERSIONS: Final[Mapping[ApiKey, int]] = {
     ApiKey.OFFSET_FETCH: 7,
     ApiKey.FIND_COORDINATOR: 3,
     ApiKey.DESCRIBE_GROUPS: 5,
+    ApiKey.CONSUMER_GROUP_DESCRIBE: 1,
     ApiKey.LIST_GROUPS: 4,  # the first that tells states (KIP-518)
     ApiKey.DELETE_GROUPS: 2,
     ApiKey.INIT_PRODUCER_ID: 4,
@@ -59,7 +60,9 @@ VERSIONS: Final[Mapping[ApiKey, int]] = {
     ApiKey.LIST_TRANSACTIONS: 1,
 }
 _GROUP_TYPES: Final = ("", "consumer")
-_STATES: Final = frozenset({"stable", "empty", "preparing_rebalance", "completing_rebalance", "dead"})
+_STATES: Final = frozenset(
+    {"stable", "empty", "dead", "preparing_rebalance", "completing_rebalance", "assigning", "reconciling"}
+)
 _ABSENT: Final = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.INVALID_GROUP_ID})
 _BUSY: Final = frozenset(
     {
@@ -159,6 +162,34 @@ def described(node: KafkaPeer, answer: Any) -> GroupDetail:
                 client_id=member.client_id,
                 host=member.client_host,
                 assigned=_assigned(member.member_assignment),
+            )
+            for member in group.members
+        ),
+    )
+
+
+def described_consumers(node: KafkaPeer, answer: Any) -> GroupDetail:
+    """Return a group of the `consumer` protocol (KIP-848)."""
+    group = only(node, answer.groups)
+    check(group.error_code)
+    return GroupDetail(
+        group_id=group.group_id,
+        state=state_word(group.group_state),
+        protocol_type="consumer",
+        assignor=group.assignor_name,
+        coordinator_id=node.node_id,
+        endpoint=node.endpoint,
+        members=tuple(
+            MemberDetail(
+                member_id=member.member_id,
+                instance_id=member.instance_id,
+                client_id=member.client_id,
+                host=member.client_host,
+                assigned=tuple(
+                    (topic.topic_name, partition)
+                    for topic in member.assignment.topic_partitions
+                    for partition in topic.partitions
+                ),
             )
             for member in group.members
         ),

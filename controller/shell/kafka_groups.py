@@ -12,6 +12,7 @@ import anyio.to_thread
 
 from controller.shell.client_groups import (
     CommittedPlace,
+    GroupAbsent,
     GroupDetail,
     GroupListing,
     GroupsUnavailable,
@@ -24,6 +25,7 @@ from controller.shell.group_messages import (
     committed,
     deletion,
     described,
+    described_consumers,
     fetch,
     first_times,
     listings,
@@ -34,6 +36,7 @@ from controller.shell.group_messages import (
 from controller.shell.kafka_connection import KafkaPeer, NodeLost
 from controller.shell.kafka_questions import QUESTION_MS_MAX, KafkaQuestions, Way, at_once, by_leader
 from controller.shell.outcomes import OutcomeUnknown
+from springtide.levels import CONSUMER_GROUPS, allows
 from springtide.wire.apis import ApiKey
 from springtide.wire.questions import list_offsets
 
@@ -50,8 +53,17 @@ class KafkaGroups(KafkaQuestions):
         return list(found.values()), errors
 
     async def described(self, cluster: str, group_id: str) -> GroupDetail:
-        fields = {"groups": (group_id,)}
-        return await self.of_coordinator(cluster, group_id, ApiKey.DESCRIBE_GROUPS, fields, described)
+        ask = partial(self.of_coordinator, cluster, group_id)
+        try:
+            return await ask(ApiKey.DESCRIBE_GROUPS, {"groups": (group_id,)}, described)
+        except GroupAbsent as absent:
+            if not allows(self.view_of(cluster).image.level, CONSUMER_GROUPS):
+                raise
+            fields = {"group_ids": (group_id,)}
+            try:
+                return await ask(ApiKey.CONSUMER_GROUP_DESCRIBE, fields, described_consumers)
+            except GroupAbsent:
+                raise absent from None
 
     async def committed(self, cluster: str, group_id: str) -> dict[Place, CommittedPlace]:
         fields = {"group_id": group_id, "topics": None}

@@ -13,7 +13,7 @@ import { badge, table } from "./tables.js";
 import { figures } from "./topics.js";
 
 const ROWS_SHOWN = 500;
-const STATES = ["stable", "empty", "preparing_rebalance", "completing_rebalance"];
+const STATES = ["stable", "empty", "preparing_rebalance", "completing_rebalance", "assigning", "reconciling"];
 
 export const groupsView = listView({
   noun: "groups",

@@ -77,7 +77,8 @@ COMMANDS = (
             argument(
                 "--state",
                 metavar="STATE",
-                help="only stable, empty, preparing_rebalance, completing_rebalance or unknown ones",
+                help="only stable, empty, preparing_rebalance, completing_rebalance, assigning, "
+                "reconciling or unknown ones",
             ),
             argument("--prefix", metavar="TEXT", help="only those whose ids begin with this"),
             SEARCH,

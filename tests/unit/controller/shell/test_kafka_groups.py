@@ -29,6 +29,7 @@ from controller.shell.outcomes import OutcomeUnknown
 from controller.shell.published import Published
 from springtide.contract.epochs import LeaderEpoch
 from springtide.contract.session import ListenerAddress
+from springtide.levels import CONSUMER_GROUPS
 from springtide.tls import KafkaTls
 from springtide.wire.apis import ApiKey
 from springtide.wire.compression import Compression
@@ -159,6 +160,36 @@ async def test_what_is_no_group_of_consumers_is_absent(node: KafkaNode, fields: 
     node.answers[ApiKey.DESCRIBE_GROUPS] = lambda _: {"groups": [group(**fields)]}
     with pytest.raises(GroupAbsent):
         await groups_of(view(node.port)).described("prod", "g")
+
+
+async def test_a_group_of_the_newer_protocol_is_asked_for_where_the_cluster_has_them(node: KafkaNode) -> None:
+    published = view(node.port)
+    node.answers[ApiKey.DESCRIBE_GROUPS] = lambda _: {"groups": [group(group_state="Dead", protocol_type="")]}
+    topics = [{"topic_name": "orders", "partitions": [1, 3]}]
+    member = {
+        "member_id": "m",
+        "instance_id": "i",
+        "client_id": "app",
+        "client_host": "/10.0.0.9",
+        "assignment": {"topic_partitions": topics},
+    }
+    told: dict[str, Any] = {
+        "group_id": "g",
+        "group_state": "Reconciling",
+        "assignor_name": "uniform",
+        "members": [member],
+    }
+    node.answers[ApiKey.CONSUMER_GROUP_DESCRIBE] = lambda _: {"groups": [told]}
+    with pytest.raises(GroupAbsent):
+        await groups_of(published).described("prod", "g")
+    published.image.level = CONSUMER_GROUPS.since
+    found = await groups_of(published).described("prod", "g")
+    assert (found.state, found.protocol_type, found.assignor) == ("reconciling", "consumer", "uniform")
+    assert found.members[0].assigned == (("orders", 1), ("orders", 3))
+    assert found.members[0].instance_id == "i"
+    told["error_code"] = ErrorCode.GROUP_ID_NOT_FOUND
+    with pytest.raises(GroupAbsent, match="its coordinator does not know it"):
+        await groups_of(published).described("prod", "g")
 
 
 async def test_a_coordinator_that_says_it_is_not_the_one_is_looked_up_anew(node: KafkaNode) -> None:
