@@ -95,7 +95,8 @@ class Refusals:
             return
         self._told[kind] = (now_ms, count)
         _log.warning(
-            "request_refused request=%s error=%s software=%s count=%d client_id=%s principal=%s peer=%s%s",
+            "request_refused request=%s error=%s software=%s count=%d client_id=%s principal=%s peer=%s "
+            "cause=%s",
             ApiKey(api_key).kafka_name,
             error.name,
             kind[2],
@@ -103,7 +104,7 @@ class Refusals:
             client_id_of(client),
             client.principal,
             client.peer,
-            f" cause={cause}" if cause else "",
+            cause or "-",
         )
 
     def collect(self) -> Metric:

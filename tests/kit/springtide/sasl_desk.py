@@ -143,6 +143,7 @@ class SaslDesk:
             authorizer=SimpleNamespace(rights_of=None),
             quotas=SimpleNamespace(open=None),
             level=lambda: UNTOLD,
+            is_view_complete=lambda: True,
         )
         self.server = Server(
             listeners={one.name: NoListener() for one in listeners.all},
