@@ -16,7 +16,6 @@ from controller.core.shards import SHARDS
 from coordinator.process import CoordinatorProcess
 from coordinator.shell.shard_metrics import collect_shards
 from springtide.node.cluster_view import ClusterView
-from springtide.node.handlers.group_refusals import CLASSIC_ONLY
 from springtide.node.sharding import GROUPS_TOPIC
 from springtide.wire.apis import ApiKey
 from springtide.wire.errors import ErrorCode
@@ -180,8 +179,8 @@ def test_every_byte_may_stand_in_a_group_id_or_ends_its_own_connection_only(tmp_
     beside_a_bystander(tmp_path, attack)
 
 
-def test_what_is_not_there_is_refused_at_once(tmp_path: Path) -> None:
-    """Clients do not write to the topic of groups, and no group speaks the protocol of KIP-848."""
+def test_what_no_client_may_do_is_refused_at_once(tmp_path: Path) -> None:
+    """Clients do not write to the topic of groups, and a member of a consumer group has an id."""
 
     async def attack(wire: Raw, cluster: ClusterInProcess, bystander: Bystander) -> None:
         topic = cluster.controller.image.topics
@@ -191,7 +190,10 @@ def test_what_is_not_there_is_refused_at_once(tmp_path: Path) -> None:
             error, _ = await broker.produce(GROUPS_TOPIC, [b"forged"])
             assert error is ErrorCode.INVALID_TOPIC_EXCEPTION
         beat = await wire.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, {"group_id": "bad"})
-        assert (beat.error_code, beat.error_message) == (ErrorCode.UNSUPPORTED_VERSION, CLASSIC_ONLY)
+        assert (beat.error_code, beat.error_message) == (
+            ErrorCode.INVALID_REQUEST,
+            "the member id is empty",
+        )
 
     beside_a_bystander(tmp_path, attack)
 
