@@ -173,7 +173,12 @@ async def test_a_group_of_the_newer_protocol_is_asked_for_where_the_cluster_has_
         "client_host": "/10.0.0.9",
         "assignment": {"topic_partitions": topics},
     }
-    told = {"group_id": "g", "group_state": "Reconciling", "assignor_name": "uniform", "members": [member]}
+    told: dict[str, Any] = {
+        "group_id": "g",
+        "group_state": "Reconciling",
+        "assignor_name": "uniform",
+        "members": [member],
+    }
     node.answers[ApiKey.CONSUMER_GROUP_DESCRIBE] = lambda _: {"groups": [told]}
     with pytest.raises(GroupAbsent):
         await groups_of(published).described("prod", "g")
