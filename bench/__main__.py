@@ -18,6 +18,7 @@ from localcluster.cluster import CANNOT_RUN
 from localcluster.ports import PortTaken
 
 COMMANDS: Final = {
+    "assignments": "assignors of `consumer` groups, and the loop that writes what they say",
     "cluster": "throughput, latency, processor time and memory of a cluster, alone or beside Apache Kafka",
     "compaction": "a compacted topic of many records, alone or beside Kafka",
     "control_plane": "questions about a large cluster, without processes",

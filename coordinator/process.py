@@ -20,7 +20,7 @@ from prometheus_client.metrics_core import Metric
 
 from coordinator.config import CoordinatorConfig
 from coordinator.core.group_news import NewsOfGroups
-from coordinator.core.groups.consumer.assigning import Question
+from coordinator.core.groups.consumer.assigning import TargetQuestion
 from coordinator.core.groups.consumer.patterns import PatternQuestion
 from coordinator.core.groups.consumer.requests import TopicsKnown
 from coordinator.core.groups.machine import GroupMachine
@@ -186,7 +186,7 @@ class CoordinatorProcess:
     async def _answer(self, question: object) -> object:
         if isinstance(question, PatternQuestion):
             return await answer_patterns(self.view, question)
-        assert isinstance(question, Question)
+        assert isinstance(question, TargetQuestion)
         return await self.targets.answer(question)
 
     def _send_written(self) -> None:

@@ -200,14 +200,17 @@ def _encode_target(value: PartitionsByTopic) -> bytes:
 def _encode_current(value: CurrentAssignment) -> bytes:
     out = bytearray(_CURRENT_HEAD.pack(_VERSION, value.epoch, value.previous_epoch, value.state))
     for stamped in (value.assigned, value.revoking):
-        topics = by_topic(stamped)
+        topics: dict[int, tuple[UUID, list[tuple[int, int]]]] = {}  # an UUID's own hash is slow
+        for (topic_id, partition), epoch in stamped.items():
+            found = topics.get(topic_id.int) or topics.setdefault(topic_id.int, (topic_id, []))
+            found[1].append((partition, epoch))
         write_count(out, len(topics), is_flexible=True)
-        for topic_id in _sorted(topics):
-            partitions = topics[topic_id]
+        for _, (topic_id, pairs) in sorted(topics.items()):
+            partitions, epochs = zip(*sorted(pairs), strict=True)
             _write_topic(out, topic_id, partitions)
-            epochs = bytearray()
-            _write_numbers(epochs, [stamped[TopicPartition(topic_id, one)] for one in partitions])
-            _write_tag(out, epochs)
+            tagged = bytearray()
+            _write_numbers(tagged, epochs)
+            _write_tag(out, tagged)
     out.append(0)
     return bytes(out)
 

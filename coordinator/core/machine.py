@@ -55,7 +55,7 @@ class TimerDue(Struct, frozen=True):
     expiry_ms: int | None
 
 
-class Answered(Struct, frozen=True):
+class AnswerCame(Struct, frozen=True):
     """The event of the answer to a question of `StepOutcome.asks`. answer: None if it is lost, as it is with
     the process that was asked."""
 
@@ -75,7 +75,7 @@ class StepOutcome(Struct, frozen=True):
     reads: without records, the replies tell what is committed. Like those that wait they are sent at once
         only under the lease (13.8, reads).
     asks: questions that take longer than a step may, or need what the machine does not see. Each comes back
-        once, as Answered, unless the shard is closed before.
+        once, as AnswerCame, unless the shard is closed before.
     """
 
     records: tuple[ShardRecord, ...] = ()

@@ -46,7 +46,7 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import assert_never
 
-from coordinator.core.machine import Answered, Machine, StepOutcome, TimerDue, UnreadableState
+from coordinator.core.machine import AnswerCame, Machine, StepOutcome, TimerDue, UnreadableState
 from coordinator.core.opening import opening_record
 from coordinator.core.replay import NO_WRITER, ShardReplay
 from coordinator.core.shard_ports import (
@@ -227,7 +227,7 @@ class ShardRuntime:
                 self._on_news(event)
             case QuestionAnswered(question, answer):
                 if self.phase is ShardPhase.SERVING:
-                    self._take(self.machine.step(Answered(question, answer), self._now_ms, self._wall_ms))
+                    self._take(self.machine.step(AnswerCame(question, answer), self._now_ms, self._wall_ms))
             case TurnEnded():
                 pass
             case _:

@@ -13,10 +13,8 @@ from coordinator.core.groups.consumer.patterns import (
     PatternAnswer,
     PatternQuestion,
 )
+from springtide.node.authorization import describing
 from springtide.node.cluster_view import ClusterView
-from springtide.security.acls.cache import DecisionCache
-from springtide.security.acls.model import Operation, ResourceType
-from springtide.security.acls.validation import host_of_peer
 
 _log = logging.getLogger(__name__)
 
@@ -34,18 +32,14 @@ async def answer_patterns(view: ClusterView, question: PatternQuestion) -> Patte
             _log.warning("pattern_invalid group=%s cause=%s", question.group_id, error)
             answer[text] = ()
             continue
-        rights = [DecisionCache(who.principal, host_of_peer(who.host)) for who in sorted(subscribers)]
+        may_describe = [describing(view, who.principal, who.host) for who in sorted(subscribers)]
         found: list[str] = []
         for start in range(0, len(question.names), NAMES_PER_TURN):
             names = filter(pattern.matches, question.names[start : start + NAMES_PER_TURN])
-            found += (name for name in names if all(_may_describe(view, of, name) for of in rights))
+            found += (name for name in names if all(may(name) for may in may_describe))
             await trio.lowlevel.checkpoint()
         if sum(map(len, found)) > RESOLVED_BYTES_MAX:
             _log.warning("pattern_too_wide group=%s topics=%d", question.group_id, len(found))
         else:
             answer[text] = tuple(found)
     return answer
-
-
-def _may_describe(view: ClusterView, rights: DecisionCache, topic: str) -> bool:
-    return rights.decide(view.acls, ResourceType.TOPIC, topic, Operation.DESCRIBE).allowed

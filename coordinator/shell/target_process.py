@@ -14,7 +14,7 @@ from typing import BinaryIO
 import msgspec
 import trio
 
-from coordinator.core.groups.consumer.assigning import Answer, Question
+from coordinator.core.groups.consumer.assigning import Answer, TargetQuestion
 from coordinator.core.groups.consumer.targets import answer_to
 from springtide.node.child_process import ChildEnded, ChildProcess, run_child
 from springtide.node.clock import Clock
@@ -38,7 +38,7 @@ class TargetProcess:
         self._is_asking = False
         self._child = ChildProcess(__name__)
 
-    async def answer(self, question: Question) -> Answer | None:
+    async def answer(self, question: TargetQuestion) -> Answer | None:
         """Return the target, None if the process gave none."""
         async with self._turn, trio.open_nursery() as nursery:
             nursery.start_soon(self._watch)
@@ -61,7 +61,7 @@ class TargetProcess:
             if self._is_asking:
                 self._child.kill()
 
-    def _ask(self, question: Question) -> Answer:
+    def _ask(self, question: TargetQuestion) -> Answer:
         try:
             return msgspec.json.decode(self._child.ask(msgspec.json.encode(question)), type=Answer)
         except ChildEnded:
@@ -82,7 +82,7 @@ def main() -> None:
 
 def _serve(asked: BinaryIO, told: BinaryIO) -> None:
     while line := asked.readline():
-        told.write(msgspec.json.encode(answer_to(msgspec.json.decode(line, type=Question))) + b"\n")
+        told.write(msgspec.json.encode(answer_to(msgspec.json.decode(line, type=TargetQuestion))) + b"\n")
         told.flush()
 
 

@@ -172,6 +172,20 @@ class ClientRights:
         return not names.isdisjoint(self._authorizer.controllers)
 
 
+def describing(view: ClusterView, principal: str, peer: str) -> Callable[[str], bool]:
+    """Return what says of a topic whether a client may DESCRIBE it, by the ACLs of the moment. The client
+    need not be connected: a group asks for its members. A process of the cluster has its principal's rights
+    here, and no more."""
+    decisions = DecisionCache(principal, host_of_peer(peer))
+
+    def may(name: str) -> bool:
+        if not view.is_authorizer_on:
+            return True
+        return decisions.decide(view.acls, ResourceType.TOPIC, name, Operation.DESCRIBE).allowed
+
+    return may
+
+
 def _nodes(view: ClusterView) -> Iterator[BrokerEndpoint]:
     yield from view.brokers.values()
     yield from view.coordinators.values()

@@ -8,7 +8,7 @@ from typing import Any
 from coordinator.core.groups.admin import delete_groups, describe_groups, list_groups
 from coordinator.core.groups.causes import TOO_LARGE
 from coordinator.core.groups.consumer.admin import describe_consumer_groups
-from coordinator.core.groups.consumer.assigning import Question
+from coordinator.core.groups.consumer.assigning import TargetQuestion
 from coordinator.core.groups.consumer.following import follow_anew
 from coordinator.core.groups.consumer.groups import ConsumerChanged, ConsumerSession, NextTarget, Revocation
 from coordinator.core.groups.consumer.heartbeat import consumer_heartbeat
@@ -57,7 +57,7 @@ from coordinator.core.groups.session import heartbeat, leave_group, on_session_t
 from coordinator.core.groups.state import ClassicGroup
 from coordinator.core.groups.sync import on_assignments_refused, on_sync_timer, on_written, sync_group
 from coordinator.core.groups.transactions import commit_pending_offsets, end_pending_offsets
-from coordinator.core.machine import Answered, ShardRecord, StepOutcome, TimerDue
+from coordinator.core.machine import AnswerCame, ShardRecord, StepOutcome, TimerDue
 from springtide.wire.errors import ErrorCode
 
 _ON_REQUEST: dict[type, Callable[[Registry, Turn, Any], None]] = {
@@ -79,7 +79,7 @@ _ON_REQUEST: dict[type, Callable[[Registry, Turn, Any], None]] = {
 
 
 class GroupMachine:
-    """Groups and committed offsets. Events are the requests, TimerDue, Answered and TopicsKnown."""
+    """Groups and committed offsets. Events are the requests, TimerDue, AnswerCame and TopicsKnown."""
 
     __slots__ = ("registry",)
 
@@ -92,7 +92,7 @@ class GroupMachine:
             self._on_timer(turn, event)
         elif isinstance(event, TopicsKnown):
             self.registry.consumers.know(event.topics, event.group_configs)
-        elif isinstance(event, Answered):
+        elif isinstance(event, AnswerCame):
             self._on_answer(turn, event.question, event.answer)
         else:
             _ON_REQUEST[type(event)](self.registry, turn, event)
@@ -101,7 +101,7 @@ class GroupMachine:
     def _on_answer(self, turn: Turn, question: object, answer: Any) -> None:
         if isinstance(question, PatternQuestion):
             on_patterns_answered(self.registry, turn, question, answer)
-        elif isinstance(question, Question):
+        elif isinstance(question, TargetQuestion):
             on_target_answered(self.registry, turn, question, answer)
 
     def _on_timer(self, turn: Turn, due: TimerDue) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from coordinator.core.consumer_group_records import Partitions, TopicPartition
-from coordinator.core.groups.consumer.assigning import KnownTopic, Question
+from coordinator.core.groups.consumer.assigning import KnownTopic, TargetQuestion
 from coordinator.core.groups.consumer.groups import LiveGroup
 from coordinator.core.groups.consumer.patterns import Pattern, PatternQuestion
 from coordinator.core.groups.consumer.requests import (
@@ -59,9 +59,9 @@ class ConsumerDesk(GroupDesk):
             question = self.questions.pop(0)
             self.hear(question, self.answer_of(question))
 
-    def answer_of(self, question: Question | PatternQuestion) -> object:
+    def answer_of(self, question: TargetQuestion | PatternQuestion) -> object:
         """Return what the shell would answer."""
-        if isinstance(question, Question):
+        if isinstance(question, TargetQuestion):
             return answer_to(question)
         return {
             pattern: tuple(

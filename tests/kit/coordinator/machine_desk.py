@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from coordinator.core.machine import Answered, Machine, RequestReply, ShardRecord, StepOutcome, TimerDue
+from coordinator.core.machine import AnswerCame, Machine, RequestReply, ShardRecord, StepOutcome, TimerDue
 from springtide.wire.errors import ErrorCode
 
 M = TypeVar("M", bound=Machine)
@@ -113,7 +113,7 @@ class MachineDesk(Generic[M]):
 
     def hear(self, question: object, answer: object) -> None:
         """Let the answer to a question come; None: it is lost."""
-        self.step(Answered(question, answer))
+        self.step(AnswerCame(question, answer))
 
     def fail_over(self, *, written: int = 0) -> None:
         """Let another process take the shard over. `written` of the batches in flight reached the log."""

@@ -15,7 +15,7 @@ from coordinator.core.consumer_group_records import (
 )
 from coordinator.core.groups import machine, offsets
 from coordinator.core.groups.consumer import heartbeat, leaving, patterns, reconcile
-from coordinator.core.groups.consumer.assigning import Answer, Question, Subscriber
+from coordinator.core.groups.consumer.assigning import Answer, AskedMember, TargetQuestion
 from coordinator.core.groups.consumer.commits import check_member_epoch
 from coordinator.core.groups.consumer.draft import Draft
 from coordinator.core.groups.consumer.groups import ConsumerGroups, Who
@@ -158,7 +158,7 @@ def a_group_is_not_put_together_anew_after_a_refusal() -> Patches:
 
 @_plant(breaks="I30", seen="an answer that is not waited for any more sets the target back")
 def a_target_of_an_older_epoch_is_taken() -> Patches:
-    def answered(registry: Registry, turn: Turn, question: Question, answer: Answer | None) -> None:
+    def answered(registry: Registry, turn: Turn, question: TargetQuestion, answer: Answer | None) -> None:
         group = registry.consumers.store.latest(question.group_id)
         if group is not None and answer is not None:
             draft = Draft(group)
@@ -171,10 +171,10 @@ def a_target_of_an_older_epoch_is_taken() -> Patches:
 
 @_plant(breaks="I30", seen="a target brings members back that have left")
 def a_target_is_given_to_a_member_that_is_gone() -> Patches:
-    def place(self: Placing, draft: Draft, subscriber: Subscriber, numbers: list[int]) -> int:
-        if draft[subscriber.member_id] is None:
-            draft.changed[subscriber.member_id] = Member(ConsumerMember())
-        return PLACE(self, draft, subscriber, numbers)
+    def place(self: Placing, draft: Draft, asked: AskedMember, numbers: list[int]) -> int:
+        if draft[asked.member_id] is None:
+            draft.changed[asked.member_id] = Member(ConsumerMember())
+        return PLACE(self, draft, asked, numbers)
 
     return [(Placing, "_place", place)]
 

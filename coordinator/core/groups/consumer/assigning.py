@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
-from itertools import accumulate
+from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
@@ -26,9 +26,9 @@ class KnownTopic(NamedTuple):
         return [TopicPartition(self.topic_id, partition) for partition in range(self.partitions)]
 
 
-class Subscriber(Struct, frozen=True):
-    """A member that has to be assigned its part. topics: those that it subscribes and that exist, by their
-    places among the group's; sorted. held: its part of the assignment before, sorted."""
+class Subscriber(NamedTuple):
+    """A member that an assignor gives its part. topics: those that it subscribes, by their places among the
+    group's; sorted. held: its part of the assignment before, sorted."""
 
     member_id: str
     instance_id: str | None
@@ -36,45 +36,59 @@ class Subscriber(Struct, frozen=True):
     held: list[int]
 
 
-class Question(Struct, frozen=True):
-    """What the target of a group's epoch is to be. starts: of each topic the number of its first partition,
-    and behind them the number of partitions."""
+class AskedMember(Struct, frozen=True):
+    """The same with its target as it is stored: what that is in numbers need not be found out in the loop."""
+
+    member_id: str
+    instance_id: str | None
+    topics: tuple[int, ...]
+    target: PartitionsByTopic
+
+
+class TargetQuestion(Struct, frozen=True):
+    """What the target of a group's epoch is to be. topics: that exist and are subscribed. starts: of each the
+    number of its first partition, and behind them the number of partitions."""
 
     group_id: str
     epoch: int
     assignor: str
+    topics: list[UUID]
     starts: list[int]
-    subscribers: list[Subscriber]
+    members: list[AskedMember]
 
     @property
     def is_equal(self) -> bool:
         """Return whether all members subscribe the same topics."""
-        return all(one.topics == self.subscribers[0].topics for one in self.subscribers)
+        return all(one.topics == self.members[0].topics for one in self.members)
 
 
-Answer: TypeAlias = list[list[int]]
+Answer: TypeAlias = list[list[int] | None]
+"""Of each member the partitions that it is to have, sorted; None: what it has."""
+Parts: TypeAlias = list[list[int]]
 """Of each subscriber the partitions that it is to have, sorted."""
-Assignor: TypeAlias = Callable[[Sequence[int], Sequence[Subscriber]], Answer]
+Assignor: TypeAlias = Callable[[Sequence[int], Sequence[Subscriber]], Parts]
 """Gives each partition of the subscribed topics to one member that subscribes it. First argument: starts."""
 
 
 class Numbering:
     """The numbers of the partitions of some topics, by their order."""
 
-    __slots__ = ("_places", "starts", "topics")
+    __slots__ = ("_ranges", "_starts", "_topics")
 
-    def __init__(self, topics: Sequence[KnownTopic]) -> None:
-        self.topics = topics
-        self.starts = [*accumulate((topic.partitions for topic in topics), initial=0)]
-        self._places = {topic.topic_id: place for place, topic in enumerate(topics)}
+    def __init__(self, topics: Sequence[UUID], starts: Sequence[int]) -> None:
+        self._topics = topics
+        self._starts = starts
+        #: By the id as a number: the hash of an UUID takes longer than all else here.
+        self._ranges = {topic.int: ends for topic, ends in zip(topics, pairwise(starts), strict=True)}
 
     def numbers(self, partitions: PartitionsByTopic) -> list[int]:
         """Return the numbers of partitions, sorted. Those that do not exist are left out."""
         found: list[int] = []
         for topic_id, own in partitions.items():
-            place = self._places.get(topic_id)
-            if place is not None:
-                start, end = self.starts[place : place + 2]
+            start, end = self._ranges.get(topic_id.int, (0, 0))
+            if own[-1] < end - start:
+                found += [start + one for one in own]
+            else:
                 found += [start + one for one in own if one < end - start]
         found.sort()
         return found
@@ -82,8 +96,8 @@ class Numbering:
     def partitions(self, numbers: Sequence[int]) -> PartitionsByTopic:
         """Return the partitions of sorted numbers."""
         return {
-            self.topics[place].topic_id: tuple([one - self.starts[place] for one in own])
-            for place, own in by_place(self.starts, numbers)
+            self._topics[place]: tuple([one - self._starts[place] for one in own])
+            for place, own in by_place(self._starts, numbers)
         }
 
 

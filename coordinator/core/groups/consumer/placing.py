@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from coordinator.core.consumer_group_records import PartitionsByTopic
-from coordinator.core.groups.consumer.assigning import Answer, Numbering, Question, Subscriber
+from coordinator.core.groups.consumer.assigning import Answer, AskedMember, Numbering, TargetQuestion
 from coordinator.core.groups.consumer.draft import Draft
 
-STEP_WEIGHT_MAX = 2_000
-"""What a step writes at most, in topics of members' targets: 10 to 20 ms with all that follows."""
+STEP_WEIGHT_MAX = 1_000
+"""What a step writes at most, in topics of members' targets: about 10 ms with all that follows."""
 _CHANGED_WEIGHT = 5
 """Of a member's record, beside its topics."""
 
@@ -26,43 +26,41 @@ class Placing:
 
     __slots__ = ("_numbering", "_rest", "question", "to_move")
 
-    def __init__(self, question: Question, numbering: Numbering) -> None:
+    def __init__(self, question: TargetQuestion) -> None:
         self.question = question
         self.to_move = 0
-        self._numbering = numbering
-        self._rest: Iterator[tuple[Subscriber, list[int]]] | None = None
+        self._numbering = Numbering(question.topics, question.starts)
+        self._rest: Iterator[tuple[AskedMember, list[int] | None]] | None = None
 
     @property
     def is_answered(self) -> bool:
         return self._rest is not None
 
     def answer(self, answer: Answer) -> None:
-        self._rest = zip(self.question.subscribers, answer, strict=True)
+        self._rest = zip(self.question.members, answer, strict=True)
 
     def write(self, draft: Draft) -> bool:
         """Change the next members of the draft. Return whether there are no more."""
         assert self._rest is not None
         weight = 0
-        for subscriber, numbers in self._rest:
-            weight += 1 + self._place(draft, subscriber, numbers)
+        for asked, numbers in self._rest:
+            weight += 1 if numbers is None else self._place(draft, asked, numbers)
             if weight >= STEP_WEIGHT_MAX:
                 return False
         return True
 
-    def _place(self, draft: Draft, subscriber: Subscriber, numbers: list[int]) -> int:
-        member_id = subscriber.member_id
-        if draft[member_id] is None and subscriber.instance_id is not None:
-            member_id = draft.group.instances.get(subscriber.instance_id, member_id)
+    def _place(self, draft: Draft, asked: AskedMember, numbers: list[int]) -> int:
+        """Give a member its part, or the process that has its instance now. Return what that weighs."""
+        member_id = asked.member_id
+        if draft[member_id] is None and asked.instance_id is not None:
+            member_id = draft.group.instances.get(asked.instance_id, member_id)
         member = draft[member_id]
         if member is None:
-            return 0
-        if numbers == subscriber.held and len(numbers) == sum(map(len, member.target.values())):
-            return 0
+            return 1
         target = self._numbering.partitions(numbers)
-        if target == member.target:
-            return 0
-        self.to_move += _gained(member.target, target)
-        draft.changed[member_id] = member._replace(target=target)
+        if target != member.target:
+            self.to_move += _gained(member.target, target)
+            draft.changed[member_id] = member._replace(target=target)
         return _CHANGED_WEIGHT + len(target)
 
 

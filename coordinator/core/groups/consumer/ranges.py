@@ -9,24 +9,35 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from coordinator.core.groups.consumer.assigning import Answer, Subscriber
+from coordinator.core.groups.consumer.assigning import Parts, Subscriber
 
 
-def share_ranges(starts: Sequence[int], subscribers: Sequence[Subscriber]) -> Answer:
-    by_topic: list[list[list[int]]] = [[] for _ in starts]
-    mine: Answer = [[] for _ in subscribers]
-    for place in sorted(range(len(subscribers)), key=lambda place: _order(subscribers[place])):
-        for topic in subscribers[place].topics:
-            by_topic[topic].append(mine[place])
-    for topic, members in enumerate(by_topic):
-        if members:
-            start = starts[topic]
-            quota, extras = divmod(starts[topic + 1] - start, len(members))
-            for order, own in enumerate(members):
-                end = start + quota + (order < extras)
-                own.extend(range(start, end))
-                start = end
+def share_ranges(starts: Sequence[int], subscribers: Sequence[Subscriber]) -> Parts:
+    mine: Parts = [[] for _ in subscribers]
+    order = sorted(range(len(subscribers)), key=lambda place: _order(subscribers[place]))
+    subscribing: dict[tuple[int, ...], list[list[int]]] = {}
+    for place in order:
+        subscribing.setdefault(subscribers[place].topics, []).append(mine[place])
+    if len(subscribing) == 1:
+        ((topics, members),) = subscribing.items()
+        by_topic = dict.fromkeys(topics, members)
+    else:
+        by_topic = {}
+        for place in order:
+            for topic in subscribers[place].topics:
+                by_topic.setdefault(topic, []).append(mine[place])
+    for topic in sorted(by_topic):
+        _share(range(starts[topic], starts[topic + 1]), by_topic[topic])
     return mine
+
+
+def _share(partitions: range, members: Sequence[list[int]]) -> None:
+    quota, extras = divmod(len(partitions), len(members))
+    start = 0
+    for order, own in enumerate(members[: len(partitions)]):  # the others get nothing
+        end = start + quota + (order < extras)
+        own.extend(partitions[start:end])
+        start = end
 
 
 def _order(member: Subscriber) -> tuple[bool, str, str]:

@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from enum import IntEnum, StrEnum
-from types import MappingProxyType
 from typing import NamedTuple
 
 from coordinator.core.consumer_group_records import (
@@ -55,12 +54,15 @@ class ConsumerGroupState(StrEnum):
     DEAD = "Dead"
 
 
+_NOTHING: PartitionsByTopic = {}
+
+
 class Member(NamedTuple):
     """target: its part of the target assignment."""
 
     about: ConsumerMember
     current: CurrentAssignment = CurrentAssignment()
-    target: PartitionsByTopic = MappingProxyType({})
+    target: PartitionsByTopic = _NOTHING
 
 
 class ConsumerGroup:

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
+from itertools import accumulate
 
 from coordinator.core.consumer_group_records import encode_consumer_key, encode_consumer_value
 from coordinator.core.groups.consumer.assigning import (
     Answer,
+    AskedMember,
     Assignor,
     KnownTopic,
     Numbering,
-    Question,
     Subscriber,
+    TargetQuestion,
 )
 from coordinator.core.groups.consumer.draft import Draft
 from coordinator.core.groups.consumer.following import begin_target, follow, note_target
@@ -36,7 +38,7 @@ from coordinator.core.machine import ShardRecord
 
 LOST_AGAIN_MS = 60_000
 
-_ASSIGNORS: dict[str, Assignor] = {"uniform": uniform, "range": share_ranges}
+ASSIGNORS: dict[str, Assignor] = {"uniform": uniform, "range": share_ranges}
 
 
 def preferred_assignor(members: Mapping[str, Member], configured: Sequence[str]) -> str:
@@ -80,17 +82,29 @@ def _assign(
     begin_target(registry, turn, draft)
     live.placing = placing = _placing(registry.consumers, draft, name, members)
     question = placing.question
-    is_even = name == "range" or question.is_equal
-    if is_even and question.starts[-1] <= registry.options.at_once_partitions_max:
+    at_once_max = registry.options.at_once_partitions_max
+    is_light = question.is_equal or (
+        name == "range" and sum(len(one.topics) for one in question.members) <= at_once_max
+    )
+    if is_light and question.starts[-1] <= at_once_max:
         placing.answer(answer_to(question))
         _place(registry, turn, draft, live, placing)
     else:
         turn.asks.append(question)
 
 
-def answer_to(question: Question) -> Answer:
+def answer_to(question: TargetQuestion) -> Answer:
     """Return the target that is asked for. Runs in another process, too."""
-    return _ASSIGNORS[question.assignor](question.starts, question.subscribers)
+    numbering = Numbering(question.topics, question.starts)
+    subscribers = [
+        Subscriber(one.member_id, one.instance_id, one.topics, numbering.numbers(one.target))
+        for one in question.members
+    ]
+    parts = ASSIGNORS[question.assignor](question.starts, subscribers)
+    return [
+        None if own == before.held and len(own) == sum(map(len, one.target.values())) else own
+        for own, before, one in zip(parts, subscribers, question.members, strict=True)
+    ]
 
 
 def _placing(
@@ -105,20 +119,20 @@ def _placing(
         if said not in topics:
             topics[said] = consumers.topics_of(draft, member_id, member.about)
     every = sorted({topic for subscribed in topics.values() for topic in subscribed})
-    places = {topic: place for place, topic in enumerate(every)}
-    subscribed = {said: tuple(places[topic] for topic in own) for said, own in topics.items()}
-    numbering = Numbering(every)
-    subscribers = [
-        Subscriber(
-            member_id,
-            member.about.instance_id,
-            subscribed[saying[member_id]],
-            numbering.numbers(member.target),
-        )
-        for member_id, member in members.items()
-    ]
-    question = Question(draft.group.group_id, draft.epoch, assignor, numbering.starts, subscribers)
-    return Placing(question, numbering)
+    places = {topic.name: place for place, topic in enumerate(every)}
+    subscribed = {said: tuple([places[topic.name] for topic in own]) for said, own in topics.items()}
+    question = TargetQuestion(
+        draft.group.group_id,
+        draft.epoch,
+        assignor,
+        [topic.topic_id for topic in every],
+        [*accumulate((topic.partitions for topic in every), initial=0)],
+        [
+            AskedMember(member_id, member.about.instance_id, subscribed[saying[member_id]], member.target)
+            for member_id, member in members.items()
+        ],
+    )
+    return Placing(question)
 
 
 def _place(registry: Registry, turn: Turn, draft: Draft, live: LiveGroup, placing: Placing) -> None:
@@ -134,7 +148,9 @@ def _place(registry: Registry, turn: Turn, draft: Draft, live: LiveGroup, placin
         turn.timers[timer] = max(turn.now_ms, _due_ms(registry, draft.group.group_id, live))
 
 
-def on_target_answered(registry: Registry, turn: Turn, question: Question, answer: Answer | None) -> None:
+def on_target_answered(
+    registry: Registry, turn: Turn, question: TargetQuestion, answer: Answer | None
+) -> None:
     """Take an answer in, if it is still waited for. None: it is lost; the question is put again at once, and
     after that from time to time, while the target stays."""
     group_id = question.group_id

@@ -11,20 +11,20 @@ from collections.abc import Mapping, Sequence
 from itertools import filterfalse, islice
 from typing import TypeAlias
 
-from coordinator.core.groups.consumer.assigning import Answer, Subscriber, by_place
+from coordinator.core.groups.consumer.assigning import Parts, Subscriber, by_place
 
 
-def uniform(starts: Sequence[int], subscribers: Sequence[Subscriber]) -> Answer:
+def uniform(starts: Sequence[int], subscribers: Sequence[Subscriber]) -> Parts:
     order = sorted(range(len(subscribers)), key=lambda place: subscribers[place].member_id)
     members = [subscribers[place] for place in order]
     is_equal = all(one.topics == members[0].topics for one in members)
-    answer: Answer = [[] for _ in subscribers]
+    answer: Parts = [[] for _ in subscribers]
     for place, own in zip(order, (_equal if is_equal else _unequal)(starts, members), strict=True):
         answer[place] = own
     return answer
 
 
-def _equal(starts: Sequence[int], members: Sequence[Subscriber]) -> Answer:
+def _equal(starts: Sequence[int], members: Sequence[Subscriber]) -> Parts:
     """Share out: P partitions among M members, P div M each, and one more for P mod M of them. What a member
     has it keeps up to its number; a member with one more keeps that, too (KAFKA-18688)."""
     if not members:
@@ -32,7 +32,7 @@ def _equal(starts: Sequence[int], members: Sequence[Subscriber]) -> Answer:
     count = starts[-1]
     quota, extras = divmod(count, len(members))
     taken: set[int] = set()
-    kept: Answer = []
+    kept: Parts = []
     for member in members:
         mine = member.held
         if not taken.isdisjoint(mine):
@@ -55,7 +55,7 @@ def _equal(starts: Sequence[int], members: Sequence[Subscriber]) -> Answer:
 # --- where subscriptions differ --------------------------------------------------------------------
 
 
-def _unequal(starts: Sequence[int], members: Sequence[Subscriber]) -> Answer:
+def _unequal(starts: Sequence[int], members: Sequence[Subscriber]) -> Parts:
     """Share out topic by topic, and again until no topic's partitions can be spread more evenly."""
     asking: list[list[int]] = [[] for _ in starts[1:]]
     for place, member in enumerate(members):
@@ -70,7 +70,7 @@ def _unequal(starts: Sequence[int], members: Sequence[Subscriber]) -> Answer:
         _give(free, _level(len(free), asking[topic], loads), owned[topic], loads)
     while sum(_even_out(asking[topic], owned[topic], loads) for topic in topics):
         pass  # each move makes the sum of the squares of the loads smaller
-    mine: Answer = [[] for _ in members]
+    mine: Parts = [[] for _ in members]
     for of_topic in owned:
         for place, own in of_topic.items():
             mine[place] += own

@@ -21,7 +21,7 @@ NAMES = ("orders-1", "orders-2", "pay", "xorders-1")
 
 def answered(table: Acls, asked: dict[str, frozenset[Who]], names: tuple[str, ...] = NAMES) -> PatternAnswer:
     view = ClusterView()
-    view.acls = table
+    view.is_authorizer_on, view.acls = True, table
     return trio.run(answer_patterns, view, PatternQuestion("g", asked, names, 1))
 
 
@@ -31,6 +31,11 @@ def test_without_acls_all_that_match_are_shown() -> None:
         "orders-.*": ("orders-1", "orders-2"),
         "pay|x": ("pay",),
     }
+
+
+def test_a_cluster_without_an_authorizer_shows_all() -> None:
+    question = PatternQuestion("g", {".*": frozenset({ALICE})}, NAMES, 1)
+    assert trio.run(answer_patterns, ClusterView(), question) == {".*": NAMES}
 
 
 def test_all_subscribers_need_the_right() -> None:

@@ -7,18 +7,24 @@ import signal
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 import trio
 import trio.lowlevel
 
-from coordinator.core.groups.consumer.assigning import Question, Subscriber
+from coordinator.core.groups.consumer.assigning import AskedMember, TargetQuestion
 from coordinator.shell import target_process
 from coordinator.shell.target_process import TargetProcess
 from springtide.node.clock import MachineClock
 from springtide.node.threads import TrioThreads
 
-QUESTION = Question("g", 2, "uniform", [0, 3], [Subscriber(name, None, (0,), []) for name in "ab"])
+TOPIC = UUID(int=7)
+HELD = {TOPIC: (1, 2)}
+QUESTION = TargetQuestion(
+    "g", 2, "uniform", [TOPIC], [0, 3], [AskedMember("a", None, (0,), {}), AskedMember("b", None, (0,), HELD)]
+)
+ANSWER = [[0], None]
 
 
 def run(story: Callable[[TargetProcess], Awaitable[None]]) -> None:
@@ -41,11 +47,11 @@ def test_it_answers_and_a_process_that_is_killed_has_lost_one_answer_and_no_othe
     before = children()
 
     async def story(process: TargetProcess) -> None:
-        assert await process.answer(QUESTION) == [[0, 2], [1]]
+        assert await process.answer(QUESTION) == ANSWER
         (child,) = children() - before
         os.kill(child, signal.SIGKILL)
         assert await process.answer(QUESTION) is None
-        assert await process.answer(QUESTION) == [[0, 2], [1]]
+        assert await process.answer(QUESTION) == ANSWER
 
     run(story)
 
@@ -54,7 +60,7 @@ def test_a_process_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch)
     before = children()
 
     async def story(process: TargetProcess) -> None:
-        assert await process.answer(QUESTION) == [[0, 2], [1]]
+        assert await process.answer(QUESTION) == ANSWER
         (child,) = children() - before
         os.kill(child, signal.SIGSTOP)
         monkeypatch.setattr(target_process, "ANSWER_MS_MAX", 50)
@@ -69,6 +75,6 @@ def test_an_answer_that_is_not_waited_for_any_more_holds_nothing_up() -> None:
             nursery.start_soon(partial(process.answer, QUESTION))
             await trio.lowlevel.checkpoint()
             nursery.cancel_scope.cancel()
-        assert await process.answer(QUESTION) == [[0, 2], [1]]
+        assert await process.answer(QUESTION) == ANSWER
 
     run(story)

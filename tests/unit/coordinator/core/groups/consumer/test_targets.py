@@ -139,7 +139,7 @@ def test_a_large_target_is_written_in_parts_and_counts_with_the_last(
     desk.hear(desk.questions[0], answer_to(desk.questions[0]))
     desk.wait(1_000)
     question = desk.questions[1]
-    assert [one.member_id for one in question.subscribers] == ["a", "b"]
+    assert [one.member_id for one in question.members] == ["a", "b"]
     desk.hear(question, answer_to(question))
     assert (count(desk, "a"), count(desk, "b"), desk.group.target.epoch) == (2, 0, 2)
     assert desk.timers[NextTarget(GROUP)] == desk.now_ms
