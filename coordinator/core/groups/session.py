@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from coordinator.core.groups import causes
-from coordinator.core.groups.consumer.leaving import leave_by_group
 from coordinator.core.groups.explaining import note_silence
 from coordinator.core.groups.history import Cause
 from coordinator.core.groups.join import complete_join_if_all_are_back, rebalance
@@ -41,10 +40,7 @@ def leave_group(registry: Registry, turn: Turn, request: LeaveGroup) -> None:
         turn.reply(request.token, LeaveGroupReply(ErrorCode.INVALID_GROUP_ID))
         return
     group = registry.find(turn, request.group_id)
-    consumers = registry.find_consumers(request.group_id)
-    if consumers is not None:
-        errors = leave_by_group(registry, turn, consumers, request.leavers)
-    elif group is None:
+    if group is None:
         errors = tuple((leaver, ErrorCode.UNKNOWN_MEMBER_ID) for leaver in request.leavers)
     else:
         before = tuple(group.members.values())

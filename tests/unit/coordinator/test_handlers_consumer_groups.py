@@ -301,21 +301,3 @@ def test_it_is_deleted_when_it_is_empty(coordinator: Coordinator) -> None:
     beat(coordinator, -1)
     assert delete() == ErrorCode.NONE
     assert delete() == ErrorCode.GROUP_ID_NOT_FOUND
-
-
-def test_an_operator_removes_members_with_leave_group(coordinator: Coordinator) -> None:
-    join(coordinator, instance_id="i")
-    members = [
-        {"member_id": "", "group_instance_id": "i"},
-        {"member_id": "", "group_instance_id": "none"},
-        {"member_id": "other", "group_instance_id": "i"},
-        {"member_id": "other"},
-    ]
-    left = coordinator.ask(ApiKey.LEAVE_GROUP, 5, group_id=GROUP, members=members)
-    assert [one.error_code for one in left.members] == [
-        ErrorCode.NONE,
-        ErrorCode.UNKNOWN_MEMBER_ID,
-        ErrorCode.FENCED_INSTANCE_ID,
-        ErrorCode.UNKNOWN_MEMBER_ID,
-    ]
-    assert beat(coordinator, 2, instance_id="i").error_code == ErrorCode.UNKNOWN_MEMBER_ID

@@ -148,7 +148,7 @@ class ConsumerGroups:
 
     def know(self, topics: Mapping[str, KnownTopic], configs: Mapping[str, Mapping[str, str]]) -> None:
         self.configs = configs
-        if topics is not self.topics:
+        if topics is not self.topics and topics != self.topics:
             self.created_version += not topics.keys() <= (self.topics or {}).keys()
             self.topics = topics
             self.topics_version += 1

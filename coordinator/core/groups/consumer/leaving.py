@@ -3,7 +3,6 @@ partitions for longer than their rebalance timeout."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from coordinator.core.groups.consumer import causes
@@ -17,7 +16,6 @@ from coordinator.core.groups.consumer.targets import assign_if_due, write
 from coordinator.core.groups.history import Cause
 from coordinator.core.groups.options import AGAIN_MS_MIN
 from coordinator.core.groups.registry import Registry, Turn
-from coordinator.core.groups.requests import Leaver
 from springtide.wire.errors import ErrorCode
 
 
@@ -34,26 +32,6 @@ def leave(registry: Registry, turn: Turn, group: ConsumerGroup, request: Consume
         remove(registry, turn, draft, [causes.left(member_id, group.members[member_id].about)])
     write(registry, turn, draft, member_id)
     return ErrorCode.NONE
-
-
-def leave_by_group(
-    registry: Registry, turn: Turn, group: ConsumerGroup, leavers: Sequence[Leaver]
-) -> tuple[tuple[Leaver, ErrorCode], ...]:
-    """Let members leave that LeaveGroup names, those of the classic protocol and the others: operators remove
-    members with it, static ones by their instance alone (KIP-345)."""
-    errors, gone = [], dict[str, None]()
-    for leaver in leavers:
-        named = group.instances.get(leaver.instance_id or "")
-        member_id = leaver.member_id or named or ""
-        error = check_seat(group, member_id, leaver.instance_id)
-        if error is ErrorCode.NONE:
-            gone[member_id] = None
-        errors.append((leaver, error))
-    if gone:
-        draft = Draft(group)
-        remove(registry, turn, draft, [causes.left(one, group.members[one].about) for one in gone])
-        write(registry, turn, draft)
-    return tuple(errors)
 
 
 def check_seat(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ErrorCode:
