@@ -189,7 +189,7 @@ def test_a_process_that_cannot_be_started_puts_the_pass_off(
     bench: Bench, process: CompactionProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
-    with pytest.raises(PassPutOff, match="can.t be started"):
+    with pytest.raises(PassPutOff, match="can't be started"):
         bench.begin(process.rewrite).write()
     assert bench.health.failure is None
 
