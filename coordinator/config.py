@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from coordinator.core.groups.options import MINUTE_MS, GroupOptions
+from coordinator.core.groups.options import MINUTE_MS, GroupOptions, MigrationPolicy
 from coordinator.core.transactions.options import TransactionOptions
-from springtide.node.config import NODE_HINTS, NODE_KEYS, ConfigKey, NodeConfig, between, positive
+from springtide.node.config import NODE_HINTS, NODE_KEYS, ConfigKey, NodeConfig, between, one_of, positive
 
 _MS_MAX = 2**31 - 1
 _FIXED = (
@@ -25,6 +25,11 @@ COORDINATOR_KEYS: dict[str, ConfigKey] = {
         "3000", between(0, _MS_MAX), "how long the first rebalance of an empty group waits for more members"
     ),
     "group.max.size": ConfigKey(str(_MS_MAX), between(1, _MS_MAX), "members of a group"),
+    "group.consumer.migration.policy": ConfigKey(
+        "bidirectional",
+        lambda text: one_of(*MigrationPolicy)(text.lower()),
+        f"which way groups with members go between the two protocols: {', '.join(MigrationPolicy)}",
+    ),
     "offset.metadata.max.bytes": ConfigKey(
         "4096", between(0, 32_767), "characters of the metadata that is committed with an offset"
     ),
@@ -75,6 +80,7 @@ class CoordinatorConfig(NodeConfig):
             session_timeout_ms_max=self.number("group.max.session.timeout.ms"),
             initial_delay_ms=self.number("group.initial.rebalance.delay.ms"),
             size_max=self.number("group.max.size"),
+            migration_policy=MigrationPolicy(self.text("group.consumer.migration.policy").lower()),
             metadata_max=self.number("offset.metadata.max.bytes"),
             retention_ms=self.number("offsets.retention.minutes") * MINUTE_MS,
             retention_check_ms=self.number("offsets.retention.check.interval.ms"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 MINUTE_MS = 60_000
 STRING_BYTES_MAX = 32_767
@@ -20,6 +21,24 @@ EXPIRED_PER_STEP = 1_000
 """Offsets looked at, and tombstones written, by one step of the expiry: the loop must not wait for it."""
 
 
+class MigrationPolicy(StrEnum):
+    """Which way a group with members may go between the two protocols. With any but `disabled`, members of
+    the classic protocol may join a group of the other one. A group without members always makes way."""
+
+    BIDIRECTIONAL = "bidirectional"
+    UPGRADE = "upgrade"
+    DOWNGRADE = "downgrade"
+    DISABLED = "disabled"
+
+    @property
+    def may_upgrade(self) -> bool:
+        return self in (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.UPGRADE)
+
+    @property
+    def may_downgrade(self) -> bool:
+        return self in (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.DOWNGRADE)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupOptions:
     """Kafka's options under Kafka's names, and bounds that Kafka lacks.
@@ -27,9 +46,9 @@ class GroupOptions:
     session_timeout_ms_min, _max: group.min.session.timeout.ms, group.max.session.timeout.ms.
     initial_delay_ms: group.initial.rebalance.delay.ms. size_max: group.max.size.
     metadata_max: offset.metadata.max.bytes (Kafka counts characters, so do we).
-    consumer_session_ms, consumer_heartbeat_ms, consumer_size_max, assignors, assignment_interval_ms: those of
-        group.consumer.: session.timeout.ms, heartbeat.interval.ms, max.size, assignors (the first is that of
-        groups without a wish), assignment.interval.ms.
+    consumer_session_ms, consumer_heartbeat_ms, consumer_size_max, assignors, assignment_interval_ms,
+        migration_policy: those of group.consumer.: session.timeout.ms, heartbeat.interval.ms, max.size,
+        assignors (the first is that of groups without a wish), assignment.interval.ms, migration.policy.
     retention_ms: offsets.retention.minutes. retention_check_ms: offsets.retention.check.interval.ms.
     members_max: members of all groups of a shard, those included that got a member id and have not joined
         with it. Each parks at most one JoinGroup and one SyncGroup.
@@ -51,6 +70,7 @@ class GroupOptions:
     consumer_size_max: int = 2**31 - 1
     assignors: tuple[str, ...] = ("uniform", "range")
     assignment_interval_ms: int = 1_000
+    migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
     metadata_max: int = 4_096
     retention_ms: int = 7 * 24 * 60 * MINUTE_MS
     retention_check_ms: int = 10 * MINUTE_MS

@@ -23,6 +23,7 @@ class CauseKind(StrEnum):
     LEFT = "left"
     SILENT = "silent"  # no heartbeat for its session
     KEPT_PARTITIONS = "kept_partitions"  # did not give them up within its rebalance timeout
+    MISSED_REBALANCE = "missed_rebalance"  # of the classic protocol: did not join again or sync in that time
     SUBSCRIPTION = "subscription"
     ASSIGNOR = "assignor"
     TOPICS = "topics"  # created, deleted, or more partitions: no member did it

@@ -7,11 +7,13 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
+from uuid import UUID
 
-from coordinator.core.consumer_group_records import Partitions
+from coordinator.core.consumer_group_records import Partitions, TopicPartition
 from coordinator.core.groups.consumer.assigning import KnownTopic
 from coordinator.core.groups.consumer.causes import Assigned, Cause
 from coordinator.core.groups.consumer.store import ConsumerStore
+from coordinator.core.groups.subscription import NamedPartition
 
 ASSIGNED_KEPT_MAX = 20
 """Assignments of one group that people can be told of."""
@@ -28,6 +30,14 @@ class ConsumerSession:
 @dataclass(frozen=True, slots=True)
 class Revocation:
     """The timer of a member that has to give partitions up."""
+
+    group_id: str
+    member_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class NextStep:
+    """The timer of a member of the classic protocol that has to join again, or to ask for its assignment."""
 
     group_id: str
     member_id: str
@@ -52,15 +62,16 @@ class ConsumerChanged:
 class LiveMember:
     """expires_ms: when its session ends. timer_ms: when its timer is due, at or before that; None without.
     revoking_epoch: at which it was asked to give up partitions; None: it was not. told: what it was told last
-    that it has; None: nothing, by this coordinator."""
+    that it has; None: nothing, by this coordinator. has_next_step: its timer of that name runs."""
 
-    __slots__ = ("expires_ms", "revoking_epoch", "timer_ms", "told")
+    __slots__ = ("expires_ms", "has_next_step", "revoking_epoch", "timer_ms", "told")
 
     def __init__(self) -> None:
         self.expires_ms = 0
         self.timer_ms: int | None = None
         self.revoking_epoch: int | None = None
         self.told: Partitions | None = None
+        self.has_next_step = False
 
 
 class LiveGroup:
@@ -79,25 +90,39 @@ class LiveGroup:
 
 class ConsumerGroups:
     """topics: by name; None: they are not known yet, and no group can be served: it would look as if its
-    topics had been deleted. topics_version: rises with each change of them."""
+    topics had been deleted. topics_version: rises with each change of them. names: of the topics, by id."""
 
-    __slots__ = ("live", "store", "topics", "topics_version")
+    __slots__ = ("live", "names", "store", "topics", "topics_version")
 
     def __init__(self, store: ConsumerStore) -> None:
         self.store = store
         self.live: dict[str, LiveGroup] = {}
         self.topics: Mapping[str, KnownTopic] | None = None
+        self.names: dict[UUID, str] = {}
         self.topics_version = 0
 
     def know(self, topics: Mapping[str, KnownTopic]) -> None:
         if topics != self.topics:
             self.topics = topics
+            self.names = {topic.topic_id: name for name, topic in topics.items()}
             self.topics_version += 1
 
     def existing(self, names: Iterable[str]) -> tuple[KnownTopic, ...]:
         """Return those of the topics that exist, by name."""
         topics = self.topics or {}
         return tuple(topics[name] for name in sorted(names) if name in topics)
+
+    def ids_of(self, partitions: Iterable[NamedPartition]) -> Partitions:
+        """Return those of the partitions whose topics exist."""
+        topics = self.topics or {}
+        return frozenset(
+            TopicPartition(topics[name].topic_id, number) for name, number in partitions if name in topics
+        )
+
+    def names_of(self, partitions: Iterable[TopicPartition]) -> list[NamedPartition]:
+        """Return those of the partitions whose topics exist, by name."""
+        names = self.names
+        return [(names[one.topic_id], one.partition) for one in partitions if one.topic_id in names]
 
     def hash_of(self, names: Iterable[str]) -> int:
         """Return a number that changes with the topics of these names: with their ids and partitions. It is

@@ -1,17 +1,31 @@
 """Members that leave, and members that are given up: those that are silent for a session, and those that keep
-partitions for longer than their rebalance timeout."""
+partitions, or others waiting, for longer than their rebalance timeout. If only members of the classic
+protocol are left, the group goes on with that."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from coordinator.core.groups.consumer.causes import CauseKind
+from coordinator.core.groups.consumer.downgrade import downgrade, may_downgrade
 from coordinator.core.groups.consumer.draft import Draft
-from coordinator.core.groups.consumer.groups import ConsumerSession, NextTarget, Revocation
+from coordinator.core.groups.consumer.groups import (
+    ConsumerSession,
+    NextStep,
+    NextTarget,
+    Revocation,
+)
 from coordinator.core.groups.consumer.requests import ConsumerHeartbeat
-from coordinator.core.groups.consumer.sessions import forget_member, keep_alive, set_session_timer, watch
+from coordinator.core.groups.consumer.sessions import (
+    forget_member,
+    keep_alive,
+    set_session_timer,
+    watch,
+)
 from coordinator.core.groups.consumer.state import AWAY, ConsumerGroup, Member, MemberState
 from coordinator.core.groups.consumer.targets import assign_if_due, note, write
+from coordinator.core.groups.join import rebalance, resume
 from coordinator.core.groups.options import AGAIN_MS_MIN
 from coordinator.core.groups.registry import Registry, Turn
 from springtide.wire.errors import ErrorCode
@@ -23,12 +37,12 @@ def leave(registry: Registry, turn: Turn, group: ConsumerGroup, request: Consume
     error = check_seat(group, member_id, request.instance_id)
     if error is not ErrorCode.NONE:
         return error
-    draft = Draft(group)
     if request.member_epoch == AWAY:
+        draft = Draft(group)
         draft.changed[member_id] = _away(group.members[member_id])
+        write(turn, draft, member_id)
     else:
-        remove(registry, turn, draft, [member_id], CauseKind.LEFT)
-    write(turn, draft, member_id)
+        let_go(registry, turn, group, [member_id], CauseKind.LEFT, member_id)
     return ErrorCode.NONE
 
 
@@ -52,11 +66,29 @@ def _away(member: Member) -> Member:
     return member._replace(current=current)
 
 
-def remove(registry: Registry, turn: Turn, draft: Draft, member_ids: list[str], kind: CauseKind) -> None:
-    """Take members out, and assign what they had."""
-    for member_id in member_ids:
+def let_go(
+    registry: Registry,
+    turn: Turn,
+    group: ConsumerGroup,
+    member_ids: Iterable[str],
+    kind: CauseKind,
+    answered: str = "",
+) -> None:
+    """Write that members are gone. answered: who is answered with it."""
+    draft = Draft(group)
+    draft.changed.update(dict.fromkeys(member_ids))
+    if may_downgrade(registry, draft):
+        classic = downgrade(registry, turn, draft)
+        rebalance(registry, turn, classic, "its last member of the consumer protocol is gone")
+    else:
+        _remove(registry, turn, draft, kind)
+        write(turn, draft, answered)
+
+
+def _remove(registry: Registry, turn: Turn, draft: Draft, kind: CauseKind) -> None:
+    """Assign what the members had that the draft takes out."""
+    for member_id in draft.changed:
         note(registry, turn, draft, kind, member_id)
-        draft.changed[member_id] = None
         forget_member(registry, turn, draft.group.group_id, member_id)
     draft.raise_epoch(registry.consumers.hash_of(draft.subscribed()))
     assign_if_due(registry, turn, draft)
@@ -72,9 +104,9 @@ def on_consumer_session_timer(registry: Registry, turn: Turn, due: ConsumerSessi
         set_session_timer(turn, due.group_id, due.member_id, live)
     elif _must_wait(registry, due.group_id, due.member_id):
         live.timer_ms = None
-        keep_alive(registry, turn, due.group_id, due.member_id)
+        keep_alive(registry, turn, due.group_id, due.member_id, group.members[due.member_id])
     else:
-        _give_up(registry, turn, group, due.member_id, CauseKind.SILENT)
+        let_go(registry, turn, group, [due.member_id], CauseKind.SILENT)
 
 
 def on_revocation_timer(registry: Registry, turn: Turn, due: Revocation) -> None:
@@ -90,7 +122,20 @@ def on_revocation_timer(registry: Registry, turn: Turn, due: Revocation) -> None
     if _must_wait(registry, due.group_id, due.member_id):
         turn.timers[due] = turn.now_ms + max(AGAIN_MS_MIN, member.about.rebalance_timeout_ms)
     else:
-        _give_up(registry, turn, group, due.member_id, CauseKind.KEPT_PARTITIONS)
+        let_go(registry, turn, group, [due.member_id], CauseKind.KEPT_PARTITIONS)
+
+
+def on_next_step_timer(registry: Registry, turn: Turn, due: NextStep) -> None:
+    """Give a member of the classic protocol up that has neither joined again nor asked for its assignment
+    within its rebalance timeout: others may wait for what it has."""
+    group = registry.consumers.store.latest(due.group_id)
+    member = None if group is None else group.members.get(due.member_id)
+    if group is None or member is None:
+        return
+    if _must_wait(registry, due.group_id, due.member_id):
+        turn.timers[due] = turn.now_ms + max(AGAIN_MS_MIN, member.about.rebalance_timeout_ms)
+    else:
+        let_go(registry, turn, group, [due.member_id], CauseKind.MISSED_REBALANCE)
 
 
 def _must_wait(registry: Registry, group_id: str, member_id: str) -> bool:
@@ -98,14 +143,9 @@ def _must_wait(registry: Registry, group_id: str, member_id: str) -> bool:
     return registry.consumers.topics is None or registry.consumers.store.is_under_way(group_id, member_id)
 
 
-def _give_up(registry: Registry, turn: Turn, group: ConsumerGroup, member_id: str, kind: CauseKind) -> None:
-    draft = Draft(group)
-    remove(registry, turn, draft, [member_id], kind)
-    write(turn, draft)
-
-
 def on_changes_refused(registry: Registry, turn: Turn, group_id: str) -> None:
-    """Go on with the group as it was: no member has heard of what was refused."""
+    """Go on with the group as it was: no member has heard of what was refused. If that had converted the
+    group, it is again what its records say, as after a failover."""
     group = registry.consumers.store.latest(group_id)
     live = registry.consumers.live_group(group_id)
     live.targeted_ms, live.topics_version = None, -1
@@ -114,5 +154,9 @@ def on_changes_refused(registry: Registry, turn: Turn, group_id: str) -> None:
     for member_id in live.members.keys() - (set() if group is None else group.members.keys()):
         forget_member(registry, turn, group_id, member_id)
     turn.timers[NextTarget(group_id)] = None
+    if (classic := registry.live.get(group_id)) is not None:
+        registry.evict(turn, classic)
     if group is not None:
         watch(registry, turn, group)
+    else:
+        resume(registry, turn, group_id)
