@@ -17,7 +17,7 @@ BEAT_MS = 5_000
 class ConsumerClient:
     """A client that makes up its member ids (version 1).
 
-    owned: what it consumes. shown: what it last said of that.
+    owned: what it consumes. shown: what it last said of that, since it was last told what it has.
     giving_up: of that, what it was asked to give up and has not yet. told_ms: when it was asked. is_slow: it
     takes its time over that.
     asked: the token of a heartbeat without an answer. must_say_all: it does not know what got through.
@@ -48,7 +48,7 @@ class ConsumerClient:
     def _forget(self) -> None:
         self.epoch = JOINING
         self.owned: set[TopicPartition] = set()
-        self.shown: frozenset[TopicPartition] = frozenset()
+        self.shown: frozenset[TopicPartition] | None = None
         self.giving_up: set[TopicPartition] = set()
         self.told_ms = 0
         self.last_ok_ms = 0
@@ -123,6 +123,7 @@ class ConsumerClient:
             self.told_ms = self.desk.now_ms
         self.giving_up = self.owned - assigned
         self.owned |= assigned
+        self.shown = None  # what it was told is acknowledged, even if that is nothing new to it
 
     def lose_the_answer(self) -> None:
         self.asked = None

@@ -21,6 +21,7 @@ from coordinator.core.groups.consumer.state import ConsumerGroup, Member
 from coordinator.core.groups.options import GroupOptions
 from coordinator.core.groups.requests import JoinGroupReply, JoinProtocol, SyncGroupReply
 from coordinator.core.groups.subscription import read_assignment, write_assignment
+from coordinator.core.machine import RequestReply, StepOutcome
 from springtide.wire.errors import ErrorCode
 from tests.kit.coordinator.group_desk import GROUP, GroupDesk
 
@@ -49,15 +50,31 @@ def metadata(*topics: str, owned: Iterable[tuple[str, int]] = (), version: int =
 
 
 class ConsumerDesk(GroupDesk):
-    """topics: what the machine is told, again after each opening."""
+    """topics: what the machine is told, again after each opening. answered_ms: when each request was.
+    assigned: by token, the partitions that an answer names; the names may stand for others later.
+    spread: the topics' partitions when a member last assigned them: its successor knows that."""
 
     def __init__(self, *topics: KnownTopic, options: GroupOptions | None = None) -> None:
         self.topics = {one.name: one for one in topics}
+        self.answered_ms: dict[int, int] = {}
+        self.assigned: dict[int, Partitions] = {}
+        self.spread: dict[str, int] = {}
         super().__init__(options)
 
     def open(self) -> None:
         super().open()
         self.know(*self.topics.values())
+
+    def _carry_out(self, outcome: StepOutcome) -> None:
+        for reply in outcome.replies:
+            if isinstance(reply.message, SyncGroupReply) and read_assignment(reply.message.assignment):
+                self.assigned[reply.token] = self.told(reply.message)
+        super()._carry_out(outcome)
+
+    def send(self, replies: Iterable[RequestReply]) -> None:
+        replies = list(replies)
+        self.answered_ms.update((reply.token, self.now_ms) for reply in replies)
+        super().send(replies)
 
     def know(self, *topics: KnownTopic) -> None:
         self.topics = {one.name: one for one in topics}

@@ -1,41 +1,89 @@
 """A random walk of the members of a `consumer` group, through refusals, failovers, time and changing topics.
+Members of the classic protocol are among them, so that the group is converted, there and back.
 
 What must hold at every step is in consumer_rules.py; beside: K3 (no two clients consume a partition, and none
 what it does not have), K8 (a member that was overtaken commits nothing), I31, and at the end K5: the members
-come to rest on their target.
+come to rest on their target, or on what their leader assigned.
 """
 
 from __future__ import annotations
 
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from typing import TypeAlias
 
-from coordinator.core.groups.consumer.groups import NextTarget
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from coordinator.core.groups.consumer.groups import NextStep, NextTarget
 from coordinator.core.groups.consumer.state import ConsumerGroupState
 from coordinator.core.groups.requests import OffsetPlace, OffsetsReply, OffsetToCommit
+from coordinator.core.groups.state import GroupState
 from springtide.wire.errors import ErrorCode
+from tests.kit.coordinator.classic_clients import STABLE, ClassicClient
 from tests.kit.coordinator.consumer_clients import BEAT_MS, ConsumerClient
 from tests.kit.coordinator.consumer_desk import REBALANCE_MS, ConsumerDesk, topic
 from tests.kit.coordinator.consumer_rules import check_consumers
 from tests.kit.coordinator.group_desk import GROUP
 from tests.kit.coordinator.group_walk import check_replay, compacted, replayed
 
+NAMES, STATICS = "abcst", "st"
 PLACES = st.integers(0, 4)
 QUIET_MS_MAX = 2 * REBALANCE_MS + 4 * 45_000
 
+Client: TypeAlias = ConsumerClient | ClassicClient
+
 
 class ConsumerWalk(RuleBasedStateMachine):
-    """stale: tokens of commits that must not be answered with success."""
+    """is_eager: what the members of the classic protocol are. stale: tokens of commits that must not be
+    answered with success."""
 
     def __init__(self) -> None:
         super().__init__()
         self.desk = ConsumerDesk(topic("t", 4), topic("u", 3))
-        self.clients = [ConsumerClient(self.desk, name) for name in "abc"]
-        self.clients += [ConsumerClient(self.desk, name, is_static=True) for name in "st"]
+        self.clients: list[Client] = [ConsumerClient(self.desk, name) for name in NAMES]
+        self.is_eager = False
+        self.changes = 0
         self.incarnations = 0
         self.stale: set[int] = set()
 
     # --- what happens ------------------------------------------------------------------------------
+
+    @initialize(
+        are_classic=st.lists(st.booleans(), min_size=5, max_size=5),
+        is_eager=st.booleans(),
+        seconds=st.sampled_from([0, 10]),
+    )
+    def the_clients_begin(self, are_classic: list[bool], is_eager: bool, seconds: int) -> None:
+        self.is_eager = is_eager
+        self.clients = [
+            self._client(name, is_classic=is_classic)
+            for name, is_classic in zip(NAMES, are_classic, strict=True)
+        ]
+        self.the_clients_go_on(seconds)
+
+    def _client(self, name: str, *, is_classic: bool) -> Client:
+        self.changes += 1
+        ids, is_static = f"{name}{self.changes}", name in STATICS
+        if is_classic:
+            client: Client = ClassicClient(self.desk, ids, is_static=is_static, is_eager=self.is_eager)
+        else:
+            client = ConsumerClient(self.desk, ids, is_static=is_static)
+        client.instance_id = f"i-{name}" if is_static else None
+        return client
+
+    @rule(place=PLACES, leaves=st.booleans())
+    def a_client_changes_its_protocol(self, place: int, leaves: bool) -> None:
+        before = self.clients[place]
+        before.leave(for_a_while=not leaves)
+        is_classic = isinstance(before, ConsumerClient)
+        self.clients[place] = self._client(NAMES[place], is_classic=is_classic)
+        self.clients[place].topics = before.topics
+
+    @rule(to_classic=st.booleans(), seconds=st.sampled_from([1, 3, 6]))
+    def all_change_their_protocol(self, to_classic: bool, seconds: int) -> None:
+        for place, client in enumerate(self.clients):
+            if isinstance(client, ConsumerClient) is to_classic:
+                self.a_client_changes_its_protocol(place, leaves=True)
+                self.the_clients_go_on(seconds)
 
     @rule(places=st.lists(PLACES, min_size=1, max_size=8))
     def clients_act(self, places: list[int]) -> None:
@@ -126,6 +174,7 @@ class ConsumerWalk(RuleBasedStateMachine):
         desk, client = self.desk, self.clients[place]
         registry = desk.machine.registry
         is_calm = not desk.is_holding and not desk.in_flight and not client.is_down
+        is_calm = is_calm and isinstance(client, ConsumerClient)
         group = registry.consumers.store.latest(GROUP)
         member = None if group is None else group.members.get(client.member_id)
         if not is_calm or client.epoch <= 0 or group is None or member is None or group.is_due:
@@ -144,7 +193,9 @@ class ConsumerWalk(RuleBasedStateMachine):
         desk, client = self.desk, self.clients[place]
         group = desk.machine.registry.consumers.store.latest(GROUP)
         member = None if group is None else group.members.get(client.member_id)
-        if member is None or desk.is_holding or not 0 < member.current.previous_epoch < member.current.epoch:
+        if desk.is_holding or member is None or member.about.classic is not None:
+            return
+        if not 0 < member.current.previous_epoch < member.current.epoch:
             return
         foreign = {
             one for known in desk.topics.values() for one in known.all()
@@ -164,7 +215,7 @@ class ConsumerWalk(RuleBasedStateMachine):
                 token = self._commit(client, partition.topic_id.int, partition.partition, client.epoch - 1)
                 self.stale.add(token)
 
-    def _commit(self, client: ConsumerClient, number: int, partition: int, epoch: int) -> int:
+    def _commit(self, client: Client, number: int, partition: int, epoch: int) -> int:
         name = (number & 0xFF).to_bytes().decode()
         topic_id = next(iter({one.topic_id for one in self.desk.topics.values() if one.name == name}))
         place = OffsetPlace(name, partition, topic_id)
@@ -179,6 +230,8 @@ class ConsumerWalk(RuleBasedStateMachine):
         group = registry.consumers.store.latest(GROUP)
         if group is not None and group.is_due:
             assert NextTarget(GROUP) in self.desk.timers, "a target that is due waits for a heartbeat"
+        for member_id, live in self.desk.live.members.items():
+            assert live.has_next_step == (NextStep(GROUP, member_id) in self.desk.timers)
 
     @invariant()
     def replay_is_the_live_state(self) -> None:
@@ -203,7 +256,8 @@ class ConsumerWalk(RuleBasedStateMachine):
                 seen[one] = client.name
             member = members.get(client.member_id)
             has = set() if member is None else {*member.current.assigned, *member.current.revoking}
-            assert client.believes <= has, f"K3: {client.name} consumes what it does not have"
+            if members or isinstance(client, ConsumerClient):
+                assert client.believes <= has, f"K3: {client.name} consumes what it does not have"
 
     @invariant()
     def no_overtaken_client_has_committed(self) -> None:
@@ -217,7 +271,7 @@ class ConsumerWalk(RuleBasedStateMachine):
     def no_request_is_forgotten(self) -> None:
         desk = self.desk
         under_way = {reply.token for batch in desk.in_flight for reply in batch.replies}
-        assert len(desk.replies.keys() | under_way) == desk.tokens
+        assert len(desk.replies.keys() | under_way | set(desk.machine.closed())) == desk.tokens
 
     def teardown(self) -> None:
         """K5: the world becomes quiet; the members come to rest on their target."""
@@ -232,13 +286,29 @@ class ConsumerWalk(RuleBasedStateMachine):
                 client.act()
                 self._check_beliefs()
             self.the_group_holds_together()
-            names = {client.member_id for client in self.clients}
-            if desk.described().state == ConsumerGroupState.STABLE and desk.group.members.keys() == names:
-                owned = {client.member_id: client.owned for client in self.clients}
-                if all(owned[name] == one.target for name, one in desk.group.members.items()):
-                    break
+            if self._are_at_rest():
+                break
             desk.wait(BEAT_MS)
         else:
             raise AssertionError("K5: the members do not come to rest")
         self.replay_is_the_live_state()
         assert set(range(1, desk.tokens + 1)) == desk.replies.keys()
+
+    def _are_at_rest(self) -> bool:
+        registry = self.desk.machine.registry
+        owned = {client.member_id: client.owned for client in self.clients}
+        group = registry.consumers.store.latest(GROUP)
+        if group is not None and group.members:
+            are_classic = all(member.about.classic is not None for member in group.members.values())
+            assert not are_classic, "none speaks the protocol of the group"
+            targets = {name: member.target for name, member in group.members.items()}
+            return group.state == ConsumerGroupState.STABLE and targets == owned
+        classic = registry.live.get(GROUP)
+        if classic is None or classic.members.keys() != owned.keys():
+            return False
+        names = {name for client in self.clients for name in client.topics}
+        topics = [topic for topic in self.desk.topics.values() if topic.name in names]
+        wanted = {(ord(topic.name), number) for topic in topics for number in range(topic.partitions)}
+        found = {(one.topic_id.int & 0xFF, one.partition) for one in set().union(*owned.values())}
+        is_calm = all(isinstance(one, ClassicClient) and one.step == STABLE for one in self.clients)
+        return is_calm and classic.state is GroupState.STABLE and found == wanted

@@ -27,7 +27,7 @@ _plant = partial(plant, walks="consumer groups", seeds_max=40)
 AWAY = leaving._away
 NEXT = reconcile._next
 CHECK_EPOCH = heartbeat._check_epoch
-TAKE_OVER = heartbeat._take_over
+TAKE_OVER = heartbeat.take_over
 RECONCILE = reconcile.reconcile
 
 
@@ -105,7 +105,7 @@ def the_return_of_a_static_member_assigns_anew() -> Patches:
         assert isinstance(member, Member)
         draft.changed[member_id] = member._replace(about=replace(member.about, topics=()))
 
-    return [(heartbeat, "_take_over", take_over)]
+    return [(heartbeat, "take_over", take_over)]
 
 
 @_plant(breaks="I30", seen="a target that came too soon after the one before waits for a heartbeat")

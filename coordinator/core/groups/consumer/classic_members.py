@@ -159,6 +159,7 @@ def _assigned(
 ) -> SyncGroupReply:
     assert member.about.classic is not None
     current, (protocol, metadata) = member.current, member.about.classic.protocols[0]
+    keep_alive(registry, turn, group.group_id, request.member_id, member)
     is_outdated = group.target.epoch > current.epoch and current.state != MemberState.UNREVOKED_PARTITIONS
     if is_outdated or registry.consumers.topics is None:
         _call(registry, turn, group.group_id, request.member_id, member)
@@ -166,7 +167,6 @@ def _assigned(
     # After the check above: a member that joined before its group was converted may name another protocol.
     if request.protocol_type not in (None, CONSUMER_TYPE) or request.protocol not in (None, protocol):
         return SyncGroupReply(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    keep_alive(registry, turn, group.group_id, request.member_id, member)
     registry.consumers.live_group(group.group_id).members[request.member_id].has_next_step = False
     turn.timers[NextStep(group.group_id, request.member_id)] = None
     turn.waits = registry.consumers.store.is_under_way(group.group_id, request.member_id)
