@@ -178,7 +178,7 @@ def test_what_a_member_has_not_heard_that_it_has_to_give_up_is_not_given_on(desk
     desk.join_classic("c", owned=frozenset(T.all()))
     assert desk.sync_classic("c", generation) <= some(T, 0, 1)
     assert desk.beat("a", desk.member("a").current.epoch).assigned is None
-    desk.join_classic("c", owned=desk.member("c").current.assigned)
+    desk.join_classic("c", owned=frozenset(desk.member("c").current.assigned))
     assert desk.beat("a", desk.member("a").current.epoch).assigned == desk.member("a").target
 
 
