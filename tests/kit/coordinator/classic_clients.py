@@ -198,12 +198,16 @@ class ClassicClient:
         topics = [one for one in self.desk.topics.values() if one.name in names]
         shared = [(one.name, number) for one in topics for number in range(one.partitions)]
         is_equal = len({said.topics for said in known.values()}) == 1
-        most = -(-len(shared) // len(known)) if is_equal else len(shared)
+        quota, extras = divmod(len(shared), len(known)) if is_equal else (len(shared), 0)
         mine: dict[str, list[NamedPartition]] = {name: [] for name in known}
         for one in shared:
             owner = owners.get(one)
-            if owner is not None and one[0] in known[owner].topics and len(mine[owner]) < most:
+            if owner is None or one[0] not in known[owner].topics:
+                continue
+            is_extra = len(mine[owner]) == quota
+            if len(mine[owner]) < quota or (is_extra and extras > 0):
                 mine[owner].append(one)
+                extras -= is_extra
         for one in shared:
             if one not in owners:
                 speakers = [name for name, said in known.items() if one[0] in said.topics]

@@ -56,13 +56,13 @@ class ConsumerClient:
 
     @property
     def believes(self) -> set[TopicPartition]:
-        """Return what it consumes: nothing once its session may be over, and nothing that it was to give up
-        within its rebalance timeout."""
+        """Return what it consumes: nothing once its session may be over, or the time within which it was to
+        give something up."""
         now_ms = self.desk.now_ms
         if self.is_down or now_ms - self.last_ok_ms >= self.desk.options.consumer_session_ms:
             return set()
-        is_over = now_ms - self.told_ms >= REBALANCE_MS
-        return self.owned - self.giving_up if is_over else set(self.owned)
+        is_over = bool(self.giving_up) and now_ms - self.told_ms >= REBALANCE_MS
+        return set() if is_over else set(self.owned)
 
     def act(self, *, twice: bool = False) -> None:
         """Take an answer in, or send a heartbeat if one is due."""

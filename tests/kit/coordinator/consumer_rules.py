@@ -18,7 +18,8 @@ def check_consumers(registry: Registry) -> None:
         group = registry.consumers.store.latest(group_id)
         classic = registry.live.get(group_id)
         if group is None:
-            left = registry.consumers.store.tombstones(group_id)
+            values = registry.consumers.store.values.latest_items()
+            left = [key for key, _ in values if key.group_id == group_id]
             assert not left, f"records without their group: {left}"
             continue
         fresh = registry.consumers.store._load(group_id, registry.consumers.store.values.latest)
@@ -41,6 +42,8 @@ def check_counts(registry: Registry) -> None:
     assert registry.protocol_bytes == sum(member.protocol_bytes for member in members)
     about = [one for _, one in store.values.latest_items() if isinstance(one, ConsumerMember)]
     assert (store.members, store.subscription_bytes) == (len(about), sum(map(bytes_of, about)))
+    for group_id, stored in registry.store.groups.latest_items():
+        assert group_id in registry.live or not stored.members, "members that no session ends"
     for group in groups:
         live = registry.consumers.live.get(group.group_id)
         assert not (group.members and live and live.members), "K7: members of both protocols"

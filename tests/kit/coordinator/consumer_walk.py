@@ -33,14 +33,16 @@ Client: TypeAlias = ConsumerClient | ClassicClient
 
 
 class ConsumerWalk(RuleBasedStateMachine):
-    """is_eager: what the members of the classic protocol are. stale: tokens of commits that must not be
-    answered with success."""
+    """is_eager: what the members of the classic protocol are. ending: what happens before the world becomes
+    quiet: those of the other protocol leave for good, and the shard moves. stale: tokens of commits that must
+    not be answered with success."""
 
     def __init__(self) -> None:
         super().__init__()
         self.desk = ConsumerDesk(topic("t", 4), topic("u", 3))
         self.clients: list[Client] = [ConsumerClient(self.desk, name) for name in NAMES]
         self.is_eager = False
+        self.ending = ""
         self.changes = 0
         self.incarnations = 0
         self.stale: set[int] = set()
@@ -48,12 +50,13 @@ class ConsumerWalk(RuleBasedStateMachine):
     # --- what happens ------------------------------------------------------------------------------
 
     @initialize(
-        are_classic=st.lists(st.booleans(), min_size=5, max_size=5),
+        are_classic=st.just([True] * 5) | st.lists(st.booleans(), min_size=5, max_size=5),
         is_eager=st.booleans(),
         seconds=st.sampled_from([0, 10]),
+        ending=st.sampled_from(["", "", "leave", "move"]),
     )
-    def the_clients_begin(self, are_classic: list[bool], is_eager: bool, seconds: int) -> None:
-        self.is_eager = is_eager
+    def the_clients_begin(self, are_classic: list[bool], is_eager: bool, seconds: int, ending: str) -> None:
+        self.is_eager, self.ending = is_eager, ending
         self.clients = [
             self._client(name, is_classic=is_classic)
             for name, is_classic in zip(NAMES, are_classic, strict=True)
@@ -78,12 +81,41 @@ class ConsumerWalk(RuleBasedStateMachine):
         self.clients[place] = self._client(NAMES[place], is_classic=is_classic)
         self.clients[place].topics = before.topics
 
-    @rule(to_classic=st.booleans(), seconds=st.sampled_from([1, 3, 6]))
-    def all_change_their_protocol(self, to_classic: bool, seconds: int) -> None:
+    @rule(
+        to_classic=st.booleans(),
+        seconds=st.sampled_from([1, 3, 6]),
+        ending=st.sampled_from(["", "", "refuse", "move"]),
+    )
+    def all_change_their_protocol(self, to_classic: bool, seconds: int, ending: str) -> None:
         for place, client in enumerate(self.clients):
             if isinstance(client, ConsumerClient) is to_classic:
+                self.desk.is_holding = ending == "refuse"
                 self.a_client_changes_its_protocol(place, leaves=True)
+                self.clients[place].act()
+                if ending == "refuse":
+                    self.desk.refuse()
+                elif ending == "move":
+                    self.desk.fail_over()
+                self.desk.is_holding = False
+                self.the_group_holds_together()
                 self.the_clients_go_on(seconds)
+
+    @rule(place=PLACES, slow=PLACES, seconds=st.sampled_from([6, 15]))
+    def a_consumer_comes_while_a_member_gives_up(self, place: int, slow: int, seconds: int) -> None:
+        """A classic member is away, and when it is back one of those that have its part gives it up slowly:
+        then its place is taken by a member of the other protocol."""
+        self.clients[place].leave()
+        for is_away in (True, False):
+            self.clients[slow].is_slow = not is_away
+            for _ in range(seconds):
+                for number, client in enumerate(self.clients):
+                    if number != place or not is_away:
+                        client.act()
+                self._check_beliefs()
+                self.desk.wait(1_000)
+        self.clients[place].leave()
+        self.clients[place] = self._client(NAMES[place], is_classic=False)
+        self.clients[place].act()
 
     @rule(places=st.lists(PLACES, min_size=1, max_size=8))
     def clients_act(self, places: list[int]) -> None:
@@ -280,6 +312,8 @@ class ConsumerWalk(RuleBasedStateMachine):
         desk.commit()
         for client in self.clients:
             client.is_slow = False
+        if self.ending and any(isinstance(client, ClassicClient) for client in self.clients):
+            self._the_consumers_leave()
         began_ms = desk.now_ms
         while desk.now_ms - began_ms < QUIET_MS_MAX:
             for client in self.clients:
@@ -293,6 +327,15 @@ class ConsumerWalk(RuleBasedStateMachine):
             raise AssertionError("K5: the members do not come to rest")
         self.replay_is_the_live_state()
         assert set(range(1, desk.tokens + 1)) == desk.replies.keys()
+
+    def _the_consumers_leave(self) -> None:
+        self.the_clients_go_on(15)
+        for client in self.clients:
+            if isinstance(client, ConsumerClient):
+                client.leave()
+        if self.ending == "move":
+            self.desk.fail_over()
+        self.clients = [client for client in self.clients if isinstance(client, ClassicClient)]
 
     def _are_at_rest(self) -> bool:
         registry = self.desk.machine.registry
