@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from coordinator.core.groups.options import MINUTE_MS, GroupOptions
+from coordinator.core.groups.options import MINUTE_MS, GroupOptions, MigrationPolicy
 from coordinator.core.transactions.options import TransactionOptions
-from springtide.node.config import NODE_HINTS, NODE_KEYS, ConfigKey, NodeConfig, between, positive
+from springtide.node.config import NODE_HINTS, NODE_KEYS, ConfigKey, NodeConfig, between, one_of, positive
 
 _MS_MAX = 2**31 - 1
 _FIXED = (
@@ -34,6 +34,11 @@ COORDINATOR_KEYS: dict[str, ConfigKey] = {
     "group.consumer.max.size": ConfigKey(str(_MS_MAX), between(1, _MS_MAX), "members of a consumer group"),
     "group.consumer.assignment.interval.ms": ConfigKey(
         "1000", between(0, _MS_MAX), "least time between two assignments of a consumer group"
+    ),
+    "group.consumer.migration.policy": ConfigKey(
+        "bidirectional",
+        lambda text: one_of(*MigrationPolicy)(text.lower()),
+        f"which way groups with members go between the two protocols: {', '.join(MigrationPolicy)}",
     ),
     "offset.metadata.max.bytes": ConfigKey(
         "4096", between(0, 32_767), "characters of the metadata that is committed with an offset"
@@ -89,6 +94,7 @@ class CoordinatorConfig(NodeConfig):
             consumer_heartbeat_ms=self.number("group.consumer.heartbeat.interval.ms"),
             consumer_size_max=self.number("group.consumer.max.size"),
             assignment_interval_ms=self.number("group.consumer.assignment.interval.ms"),
+            migration_policy=MigrationPolicy(self.text("group.consumer.migration.policy").lower()),
             metadata_max=self.number("offset.metadata.max.bytes"),
             retention_ms=self.number("offsets.retention.minutes") * MINUTE_MS,
             retention_check_ms=self.number("offsets.retention.check.interval.ms"),

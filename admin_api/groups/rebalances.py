@@ -27,8 +27,8 @@ class RebalanceCauseView(View):
 
     kind: str = Field(
         description="`joined`, `returned`, `left`, `silent`, `kept_partitions`, `not_joined`, `not_synced`, "
-        "`subscription`, `assignor`, `rejoined`, `topics`, `not_written`, `too_large`, `converted`; "
-        "`not_known`: a coordinator took the group over meanwhile",
+        "`missed_rebalance`, `subscription`, `assignor`, `rejoined`, `topics`, `not_written`, `too_large`, "
+        "`converted`; `not_known`: a coordinator took the group over meanwhile",
         examples=["silent"],
     )
     text: str = Field(

@@ -334,9 +334,9 @@ CLUSTER_SETTINGS: dict[str, Setting] = {
     ),
     **_all_refused(
         _AT_COORDINATORS_START,
-        "group.initial.rebalance.delay.ms group.max.session.timeout.ms group.max.size "
-        "group.min.session.timeout.ms offset.metadata.max.bytes offsets.retention.check.interval.ms "
-        "offsets.retention.minutes",
+        "group.consumer.migration.policy group.initial.rebalance.delay.ms group.max.session.timeout.ms "
+        "group.max.size group.min.session.timeout.ms offset.metadata.max.bytes "
+        "offsets.retention.check.interval.ms offsets.retention.minutes",
     ),
     **_all_refused(
         _PINNED,

@@ -13,6 +13,7 @@ from coordinator.core.groups.state import ClassicGroup, GroupMember, GroupState
 from coordinator.core.groups.subscription import subscribed_topics
 from springtide.wire.consumer_protocol import owned_places
 
+DOWNGRADED = Cause(CauseKind.CONVERTED, "the group was converted to the classic protocol")
 TOO_LARGE = Cause(CauseKind.TOO_LARGE, "the group has more members than group.max.size")
 
 

@@ -41,6 +41,7 @@ class CauseKind(StrEnum):
     KEPT_PARTITIONS = "kept_partitions"  # did not give them up within its rebalance timeout
     NOT_JOINED = "not_joined"  # did not join again within the rebalance timeout of a classic group
     NOT_SYNCED = "not_synced"  # did not ask for its assignment within its rebalance timeout
+    MISSED_REBALANCE = "missed_rebalance"  # a classic member of a consumer group did neither in that time
     SUBSCRIPTION = "subscription"
     ASSIGNOR = "assignor"
     REJOINED = "rejoined"  # a member of a classic group asks for a rebalance, with the same subscription

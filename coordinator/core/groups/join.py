@@ -26,12 +26,10 @@ from springtide.wire.errors import ErrorCode
 
 
 def join_group(registry: Registry, turn: Turn, request: JoinGroup) -> None:
-    error = _check(registry, request)
+    error = check_join(registry, request)
     group = None if error else registry.find(turn, request.group_id)
     if error is ErrorCode.NONE and group is None and request.member_id:
         error = ErrorCode.UNKNOWN_MEMBER_ID
-    elif error is ErrorCode.NONE and _is_of_consumers(registry, request.group_id):
-        error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     elif error is ErrorCode.NONE:
         group = group or registry.new(turn, request.group_id)
         error = _join(registry, turn, group, request)
@@ -39,13 +37,8 @@ def join_group(registry: Registry, turn: Turn, request: JoinGroup) -> None:
         turn.reply(request.token, JoinGroupReply(error, request.member_id))
 
 
-def _is_of_consumers(registry: Registry, group_id: str) -> bool:
-    """Return whether a group of the `consumer` protocol has members; one without makes way."""
-    consumers = registry.find_consumers(group_id)
-    return consumers is not None and bool(consumers.members)
-
-
-def _check(registry: Registry, request: JoinGroup) -> ErrorCode:
+def check_join(registry: Registry, request: JoinGroup) -> ErrorCode:
+    """Return what is wrong with a JoinGroup whatever its group is."""
     options = registry.options
     if len(request.protocols) > PROTOCOLS_MAX:
         return ErrorCode.POLICY_VIOLATION
@@ -202,6 +195,20 @@ def _is_same_subscription(group: ClassicGroup, old: GroupMember, new: GroupMembe
 
 
 # --- the rebalance ---------------------------------------------------------------------------------
+
+
+def resume(registry: Registry, turn: Turn, group_id: str) -> None:
+    """Let a stored group with members live here. One that is larger than the limit now is rebalanced at once,
+    and shrinks; so is one that has no leader: its rebalance was lost with the coordinator (downgrade.py)."""
+    stored = registry.store.groups.latest(group_id)
+    if stored is None or not stored.members:
+        return
+    group = ClassicGroup.load(group_id, stored)
+    registry.enter(turn, group)
+    if len(group.members) > registry.options.size_max:
+        rebalance(registry, turn, group, causes.TOO_LARGE)
+    elif stored.leader is None:
+        rebalance(registry, turn, group, causes.DOWNGRADED)
 
 
 def rebalance(registry: Registry, turn: Turn, group: ClassicGroup, cause: Cause) -> None:

@@ -6,15 +6,22 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 from coordinator.core.groups.admin import delete_groups, describe_groups, list_groups
-from coordinator.core.groups.causes import TOO_LARGE
+from coordinator.core.groups.consumer import classic_members
 from coordinator.core.groups.consumer.admin import describe_consumer_groups
 from coordinator.core.groups.consumer.assigning import TargetQuestion
 from coordinator.core.groups.consumer.following import follow_anew
-from coordinator.core.groups.consumer.groups import ConsumerChanged, ConsumerSession, NextTarget, Revocation
+from coordinator.core.groups.consumer.groups import (
+    ConsumerChanged,
+    ConsumerSession,
+    NextStep,
+    NextTarget,
+    Revocation,
+)
 from coordinator.core.groups.consumer.heartbeat import consumer_heartbeat
 from coordinator.core.groups.consumer.leaving import (
     on_changes_refused,
     on_consumer_session_timer,
+    on_next_step_timer,
     on_revocation_timer,
 )
 from coordinator.core.groups.consumer.patterns import PatternQuestion, on_patterns_answered
@@ -24,9 +31,10 @@ from coordinator.core.groups.consumer.requests import (
     TopicsKnown,
 )
 from coordinator.core.groups.consumer.sessions import on_changes_written, watch
+from coordinator.core.groups.consumer.state import ConsumerGroup
 from coordinator.core.groups.consumer.targets import on_next_target, on_target_answered
 from coordinator.core.groups.expiry import on_expiry_timer
-from coordinator.core.groups.join import join_group, on_join_timer, rebalance
+from coordinator.core.groups.join import join_group, on_join_timer, resume
 from coordinator.core.groups.offsets import commit_offsets, delete_offsets, fetch_offsets
 from coordinator.core.groups.options import GroupOptions
 from coordinator.core.groups.registry import (
@@ -54,17 +62,34 @@ from coordinator.core.groups.requests import (
     SyncGroup,
 )
 from coordinator.core.groups.session import heartbeat, leave_group, on_session_timer
-from coordinator.core.groups.state import ClassicGroup
 from coordinator.core.groups.sync import on_assignments_refused, on_sync_timer, on_written, sync_group
 from coordinator.core.groups.transactions import commit_pending_offsets, end_pending_offsets
 from coordinator.core.machine import AnswerCame, ShardRecord, StepOutcome, TimerDue
 from springtide.wire.errors import ErrorCode
 
+
+def _either(
+    of_classic: Callable[[Registry, Turn, Any], None],
+    of_consumers: Callable[[Registry, Turn, Any, ConsumerGroup], None],
+) -> Callable[[Registry, Turn, Any], None]:
+    """Return what answers a request of the classic protocol: of_consumers where its group is of the other
+    one. One without members makes way."""
+
+    def answer(registry: Registry, turn: Turn, request: Any) -> None:
+        group = registry.find_consumers(request.group_id)
+        if group is not None and group.members:
+            of_consumers(registry, turn, request, group)
+        else:
+            of_classic(registry, turn, request)
+
+    return answer
+
+
 _ON_REQUEST: dict[type, Callable[[Registry, Turn, Any], None]] = {
-    JoinGroup: join_group,
-    SyncGroup: sync_group,
-    MemberHeartbeat: heartbeat,
-    LeaveGroup: leave_group,
+    JoinGroup: _either(join_group, classic_members.join),
+    SyncGroup: _either(sync_group, classic_members.sync),
+    MemberHeartbeat: _either(heartbeat, classic_members.heartbeat),
+    LeaveGroup: _either(leave_group, classic_members.leave),
     CommitOffsets: commit_offsets,
     FetchOffsets: fetch_offsets,
     DeleteOffsets: delete_offsets,
@@ -117,6 +142,8 @@ class GroupMachine:
                 on_consumer_session_timer(registry, turn, key)
             case Revocation():
                 on_revocation_timer(registry, turn, key)
+            case NextStep():
+                on_next_step_timer(registry, turn, key)
             case NextTarget(group_id):
                 on_next_target(registry, turn, group_id)
             case ExpiryTimer():
@@ -133,9 +160,9 @@ class GroupMachine:
 
     def written(self, work: Hashable, now_ms: int, wall_ms: int) -> StepOutcome:
         turn = Turn(now_ms, wall_ms)
-        if isinstance(work, Assigned | Told):
+        if isinstance(work, Assigned | Told | ConsumerChanged):
             on_written(self.registry, turn, work.group_id)
-        elif isinstance(work, ConsumerChanged):
+        if isinstance(work, ConsumerChanged):
             on_changes_written(self.registry, turn, work)
         return turn.outcome()
 
@@ -148,15 +175,10 @@ class GroupMachine:
         return turn.outcome()
 
     def opened(self, now_ms: int, wall_ms: int) -> StepOutcome:
-        """Let the stored groups with members live here. A group that is larger than the limit now is
-        rebalanced at once, and shrinks."""
+        """Let the stored groups with members live here."""
         registry, turn = self.registry, Turn(now_ms, wall_ms)
-        for group_id, stored in sorted(registry.store.groups.latest_items()):
-            if stored.members:
-                group = ClassicGroup.load(group_id, stored)
-                registry.enter(turn, group)
-                if len(group.members) > registry.options.size_max:
-                    rebalance(registry, turn, group, TOO_LARGE)
+        for group_id in sorted(dict(registry.store.groups.latest_items())):
+            resume(registry, turn, group_id)
         for group_id in sorted(registry.consumers.store.group_ids()):
             if (consumers := registry.consumers.store.latest(group_id)) is not None:
                 watch(registry, turn, consumers)

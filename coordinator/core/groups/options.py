@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 MINUTE_MS = 60_000
 STRING_BYTES_MAX = 32_767
@@ -20,6 +21,24 @@ EXPIRED_PER_STEP = 1_000
 """Offsets looked at, and tombstones written, by one step of the expiry: the loop must not wait for it."""
 
 
+class MigrationPolicy(StrEnum):
+    """Which way a group with members may go between the two protocols. With any but `disabled`, members of
+    the classic protocol may join a group of the other one. A group without members always makes way."""
+
+    BIDIRECTIONAL = "bidirectional"
+    UPGRADE = "upgrade"
+    DOWNGRADE = "downgrade"
+    DISABLED = "disabled"
+
+    @property
+    def may_upgrade(self) -> bool:
+        return self in (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.UPGRADE)
+
+    @property
+    def may_downgrade(self) -> bool:
+        return self in (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.DOWNGRADE)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupOptions:
     """Kafka's options under Kafka's names, and bounds that Kafka lacks.
@@ -29,9 +48,9 @@ class GroupOptions:
     consumer_session_bounds_ms, consumer_heartbeat_bounds_ms, assignment_interval_bounds_ms: of what groups
         may have of their own (group.consumer.min.session.timeout.ms and so on).
     metadata_max: offset.metadata.max.bytes (Kafka counts characters, so do we).
-    consumer_session_ms, consumer_heartbeat_ms, consumer_size_max, assignors, assignment_interval_ms: those of
-        group.consumer.: session.timeout.ms, heartbeat.interval.ms, max.size, assignors (the first is that of
-        groups without a wish), assignment.interval.ms.
+    consumer_session_ms, consumer_heartbeat_ms, consumer_size_max, assignors, assignment_interval_ms,
+        migration_policy: those of group.consumer.: session.timeout.ms, heartbeat.interval.ms, max.size,
+        assignors (the first is that of groups without a wish), assignment.interval.ms, migration.policy.
     at_once_partitions_max: partitions of a group whose target a step makes: some milliseconds of the loop.
         More of them, and groups whose members subscribe different topics, are for another process.
     retention_ms: offsets.retention.minutes. retention_check_ms: offsets.retention.check.interval.ms.
@@ -59,6 +78,7 @@ class GroupOptions:
     assignment_interval_ms: int = 1_000
     assignment_interval_bounds_ms: tuple[int, int] = (0, 15_000)
     at_once_partitions_max: int = 20_000
+    migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
     metadata_max: int = 4_096
     retention_ms: int = 7 * 24 * 60 * MINUTE_MS
     retention_check_ms: int = 10 * MINUTE_MS

@@ -188,14 +188,26 @@ class Registry:
             self.protocol_bytes += member.protocol_bytes
             self.keep_alive(turn, group, member)
 
-    def delete(self, turn: Turn, group: ClassicGroup) -> None:
-        """Take an empty group out, with those that may still join it, and write its tombstone."""
+    def evict(self, turn: Turn, group: ClassicGroup) -> None:
+        """Take a group out, with its members and those that may still join it. What they have parked is
+        answered REBALANCE_IN_PROGRESS: they join again."""
         for member_id in sorted(group.pending):
             self.remove_pending(turn, group, member_id)
-        self.live.pop(group.group_id, None)
+        for member_id in tuple(group.members):
+            self.remove(turn, group, member_id, ErrorCode.REBALANCE_IN_PROGRESS)
+        if self.live.pop(group.group_id, None) is not None:
+            turn.timers[JoinTimer(group.group_id)] = turn.timers[SyncTimer(group.group_id)] = None
+
+    def delete(self, turn: Turn, group: ClassicGroup) -> None:
+        """Take a group out, and write its tombstone."""
+        self.take_away(turn, group)
+        self.history.forget(group.group_id)
+
+    def take_away(self, turn: Turn, group: ClassicGroup) -> None:
+        """Do so with a group of which one of the `consumer` protocol becomes: what was goes on with that."""
+        self.evict(turn, group)
         if self.store.groups.latest(group.group_id) is not None:
             turn.write_group(group.group_id, None)
-            self.history.forget(group.group_id)
             self.deleted[group.group_id] = group.generation_id
 
     def forget(self, group: ClassicGroup) -> None:

@@ -17,7 +17,7 @@ BEAT_MS = 5_000
 class ConsumerClient:
     """A client that makes up its member ids (version 1).
 
-    owned: what it consumes. shown: what it last said of that.
+    owned: what it consumes. shown: what it last said of that, since it was last told what it has.
     giving_up: of that, what it was asked to give up and has not yet. told_ms: when it was asked. is_slow: it
     takes its time over that.
     asked: the token of a heartbeat without an answer. must_say_all: it does not know what got through.
@@ -27,7 +27,7 @@ class ConsumerClient:
 
     def __init__(self, desk: ConsumerDesk, name: str, *, is_static: bool = False) -> None:
         self.desk = desk
-        self.name = name
+        self.name = self.principal = name
         self.instance_id = f"i-{name}" if is_static else None
         self.numbers = count(1)
         self.topics: tuple[str, ...] = ("t", "u")
@@ -49,7 +49,7 @@ class ConsumerClient:
     def _forget(self) -> None:
         self.epoch = JOINING
         self.owned: set[TopicPartition] = set()
-        self.shown: frozenset[TopicPartition] = frozenset()
+        self.shown: frozenset[TopicPartition] | None = None
         self.giving_up: set[TopicPartition] = set()
         self.told_ms = 0
         self.last_ok_ms = 0
@@ -57,13 +57,13 @@ class ConsumerClient:
 
     @property
     def believes(self) -> set[TopicPartition]:
-        """Return what it consumes: nothing once its session may be over, and nothing that it was to give up
-        within its rebalance timeout."""
+        """Return what it consumes: nothing once its session may be over, or the time within which it was to
+        give something up."""
         now_ms = self.desk.now_ms
         if self.is_down or now_ms - self.last_ok_ms >= self.desk.options.consumer_session_ms:
             return set()
-        is_over = now_ms - self.told_ms >= REBALANCE_MS
-        return self.owned - self.giving_up if is_over else set(self.owned)
+        is_over = bool(self.giving_up) and now_ms - self.told_ms >= REBALANCE_MS
+        return set() if is_over else set(self.owned)
 
     def act(self, *, twice: bool = False) -> None:
         """Take an answer in, or send a heartbeat if one is due."""
@@ -90,7 +90,7 @@ class ConsumerClient:
     def _said(self) -> dict[str, Any]:
         said: dict[str, Any] = {
             "instance_id": self.instance_id,
-            "principal": self.name,
+            "principal": self.principal,
             "topics": () if self.pattern else self.topics,
             "pattern": self.pattern,
             "assignor": self.assignor,
@@ -126,6 +126,7 @@ class ConsumerClient:
             self.told_ms = self.desk.now_ms
         self.giving_up = self.owned - assigned
         self.owned |= assigned
+        self.shown = None  # what it was told is acknowledged, even if that is nothing new to it
 
     def lose_the_answer(self) -> None:
         self.asked = None

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
-from coordinator.core.consumer_group_records import Partitions, TopicPartition
+from coordinator.core.consumer_group_records import Partitions, TopicPartition, each_partition
 from coordinator.core.groups.consumer.assigning import KnownTopic, TargetQuestion
 from coordinator.core.groups.consumer.groups import LiveGroup
 from coordinator.core.groups.consumer.patterns import Pattern, PatternQuestion
@@ -20,7 +21,10 @@ from coordinator.core.groups.consumer.requests import (
 from coordinator.core.groups.consumer.state import ConsumerGroup, Member
 from coordinator.core.groups.consumer.targets import answer_to
 from coordinator.core.groups.options import GroupOptions
+from coordinator.core.groups.requests import JoinGroupReply, JoinProtocol, SyncGroupReply
+from coordinator.core.groups.subscription import read_assignment, write_assignment
 from coordinator.core.groups.telling import told_of
+from coordinator.core.machine import RequestReply, StepOutcome
 from springtide.contract.groups import GroupRebalance
 from springtide.wire.errors import ErrorCode
 from tests.kit.coordinator.group_desk import GROUP, GroupDesk
@@ -38,15 +42,31 @@ def some(of: KnownTopic, *partitions: int) -> Partitions:
     return frozenset(TopicPartition(of.topic_id, partition) for partition in partitions)
 
 
+def metadata(*topics: str, owned: Iterable[tuple[str, int]] = (), version: int = 3) -> bytes:
+    """Return the metadata of a classic member. owned: what it still consumes, by the topic's name."""
+    names = b"".join(len(name).to_bytes(2) + name.encode() for name in topics)
+    out = version.to_bytes(2) + len(topics).to_bytes(4) + names + b"\xff\xff\xff\xff"
+    if version >= 1:
+        out += write_assignment(owned, 0)[2:-4]
+    if version >= 2:
+        out += b"\xff\xff\xff\xff"
+    return out + b"\xff\xff" if version >= 3 else out
+
+
 class ConsumerDesk(GroupDesk):
     """topics: what the machine is told, again after each opening. is_thinking: questions wait in `questions`;
-    else they are answered at once. denied: topics that principals may not DESCRIBE."""
+    else they are answered at once. denied: topics that principals may not DESCRIBE. answered_ms: when each
+    request was. assigned: by token, the partitions that an answer names; the names may stand for others
+    later. spread: the topics' partitions when a member last assigned them: its successor knows that."""
 
     def __init__(self, *topics: KnownTopic, options: GroupOptions | None = None) -> None:
         self.topics = {one.name: one for one in topics}
         self.group_configs: dict[str, dict[str, str]] = {}
         self.is_thinking = False
         self.denied: set[tuple[str, str]] = set()
+        self.answered_ms: dict[int, int] = {}
+        self.assigned: dict[int, Partitions] = {}
+        self.spread: dict[str, int] = {}
         super().__init__(options)
 
     def open(self) -> None:
@@ -71,6 +91,17 @@ class ConsumerDesk(GroupDesk):
             )
             for pattern, who in question.asked.items()
         }
+
+    def _carry_out(self, outcome: StepOutcome) -> None:
+        for reply in outcome.replies:
+            if isinstance(reply.message, SyncGroupReply) and read_assignment(reply.message.assignment):
+                self.assigned[reply.token] = self.told(reply.message)
+        super()._carry_out(outcome)
+
+    def send(self, replies: Iterable[RequestReply]) -> None:
+        replies = list(replies)
+        self.answered_ms.update((reply.token, self.now_ms) for reply in replies)
+        super().send(replies)
 
     def know(self, *topics: KnownTopic) -> None:
         self.topics = {one.name: one for one in topics}
@@ -106,6 +137,50 @@ class ConsumerDesk(GroupDesk):
         token = self.start_join_consumers(member_id, *topics, **said)
         return self.answer(token, ConsumerHeartbeatReply)
 
+    # --- members of the classic protocol -----------------------------------------------------------
+
+    def start_join_classic(
+        self, member_id: str = "", *topics: str, owned: Partitions = NOTHING, name: str = "range", **said: Any
+    ) -> int:
+        said_of_it = metadata(*(topics or ("t",)), owned=self.named(owned))
+        return self.start_join(member_id, protocols=(JoinProtocol(name, said_of_it),), **said)
+
+    def join_classic(
+        self, member_id: str = "", *topics: str, owned: Partitions = NOTHING, **said: Any
+    ) -> JoinGroupReply:
+        return self.joined(self.start_join_classic(member_id, *topics, owned=owned, **said))
+
+    def form_classic(self, assignments: dict[str, Partitions], **said: Any) -> int:
+        """Bring a stable classic group about whose members are assigned these partitions; return its
+        generation."""
+        tokens = [self.start_join_classic(new_id=name, **said) for name in assignments]
+        while not all(token in self.replies for token in tokens):
+            self.wait(self.options.initial_delay_ms)
+        generation_id = self.joined(tokens[0]).generation_id
+        told = {name: write_assignment(self.named(one), 3) for name, one in assignments.items()}
+        for name in (*list(told)[1:], next(iter(told))):
+            self.start_sync(name, generation_id, told)
+        return generation_id
+
+    def sync_classic(self, member_id: str, generation_id: int, **said: Any) -> Partitions:
+        reply = self.synced(self.start_sync(member_id, generation_id, **said))
+        assert reply.error is ErrorCode.NONE, reply.error
+        return self.told(reply)
+
+    def told(self, reply: SyncGroupReply) -> Partitions:
+        """Return what a member is told to consume."""
+        assignment = read_assignment(reply.assignment)
+        assert assignment is not None
+        return frozenset(
+            TopicPartition(self.topics[name].topic_id, number) for name, number in assignment.partitions
+        )
+
+    def named(self, partitions: Iterable[TopicPartition]) -> list[tuple[str, int]]:
+        names = {one.topic_id: one.name for one in self.topics.values()}
+        return [(names[one.topic_id], one.partition) for one in partitions if one.topic_id in names]
+
+    # --- the group ---------------------------------------------------------------------------------
+
     @property
     def group(self) -> ConsumerGroup:
         group = self.machine.registry.consumers.store.latest(GROUP)
@@ -114,6 +189,9 @@ class ConsumerDesk(GroupDesk):
 
     def member(self, member_id: str) -> Member:
         return self.group.members[member_id]
+
+    def target(self, member_id: str) -> Partitions:
+        return frozenset(each_partition(self.member(member_id).target))
 
     @property
     def live(self) -> LiveGroup:

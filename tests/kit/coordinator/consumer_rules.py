@@ -5,31 +5,53 @@ K3 (what clients believe), K5 (it comes to rest) and K8 (commits) are the walk's
 
 from __future__ import annotations
 
-from coordinator.core.consumer_group_records import TopicPartition, each_partition
+from coordinator.core.consumer_group_records import ConsumerMember, TopicPartition, each_partition
 from coordinator.core.groups.consumer.draft import Draft
 from coordinator.core.groups.consumer.state import AWAY, FIRST_EPOCH, ConsumerGroup
+from coordinator.core.groups.consumer.store import bytes_of
 from coordinator.core.groups.consumer.targets import preferred_assignor
 from coordinator.core.groups.registry import Registry
 
 
 def check_consumers(registry: Registry) -> None:
+    check_counts(registry)
     for group_id in sorted(registry.consumers.store.group_ids()):
         group = registry.consumers.store.latest(group_id)
         classic = registry.live.get(group_id)
         if group is None:
-            left = registry.consumers.store.tombstones(group_id)
+            values = registry.consumers.store.values.latest_items()
+            left = [key for key, _ in values if key.group_id == group_id]
             assert not left, f"records without their group: {left}"
             continue
         fresh = registry.consumers.store._load(group_id, registry.consumers.store.values.latest)
         for name in ConsumerGroup.__slots__:
             assert getattr(fresh, name) == getattr(group, name), f"K6: {name} is not what the records say"
         assert registry.store.groups.latest(group_id) is None, "K7: records of both protocols"
-        assert not (group.members and classic and classic.members), "K7: members of both protocols"
+        assert not (group.members and classic), "K7: a group lives twice"
         check_owners(group)
         check_epochs(group)
         check_target(registry, group)
         check_timers(registry, group)
         check_patterns(registry, group)
+
+
+def check_counts(registry: Registry) -> None:
+    """What is counted of the members of either protocol is right, and no member of a classic group is one of
+    the other protocol, or can stay for ever."""
+    groups, store = registry.live.values(), registry.consumers.store
+    members = [member for group in groups for member in group.members.values()]
+    assert registry.members == len(members) + sum(len(group.pending) for group in groups)
+    assert registry.protocol_bytes == sum(member.protocol_bytes for member in members)
+    about = [one for _, one in store.values.latest_items() if isinstance(one, ConsumerMember)]
+    assert (store.members, store.subscription_bytes) == (len(about), sum(map(bytes_of, about)))
+    for group_id, stored in registry.store.groups.latest_items():
+        assert group_id in registry.live or not stored.members, "members that no session ends"
+    for group in groups:
+        live = registry.consumers.live.get(group.group_id)
+        assert not (group.members and live and live.members), "K7: members of both protocols"
+        parked = group.joiners.keys() | group.syncers.keys()
+        for member in group.members.values():
+            assert member.timer_ms is not None or member.member_id in parked, "a session that never ends"
 
 
 def check_owners(group: ConsumerGroup) -> None:

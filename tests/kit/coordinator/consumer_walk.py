@@ -1,43 +1,124 @@
 """A random walk of the members of a `consumer` group, through refusals, failovers, time and changing topics.
+Members of the classic protocol are among them, so that the group is converted, there and back.
 
 What must hold at every step is in consumer_rules.py; beside: K3 (no two clients consume a partition, and none
 what it does not have), K8 (a member that was overtaken commits nothing), I31, and at the end K5: the members
-come to rest on their target.
+come to rest on their target, or on what their leader assigned.
 """
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from coordinator.core.consumer_group_records import each_partition
-from coordinator.core.groups.consumer.groups import NextTarget
+from coordinator.core.groups.consumer.groups import NextStep, NextTarget
 from coordinator.core.groups.consumer.state import ConsumerGroupState
 from coordinator.core.groups.requests import OffsetPlace, OffsetsReply, OffsetToCommit
+from coordinator.core.groups.state import GroupState
 from springtide.wire.errors import ErrorCode
+from tests.kit.coordinator.classic_clients import STABLE, ClassicClient
 from tests.kit.coordinator.consumer_clients import BEAT_MS, ConsumerClient
 from tests.kit.coordinator.consumer_desk import REBALANCE_MS, ConsumerDesk, topic
 from tests.kit.coordinator.consumer_rules import check_consumers
 from tests.kit.coordinator.group_desk import GROUP
 from tests.kit.coordinator.group_walk import check_replay, compacted, replayed
 
+NAMES, STATICS = "abcst", "st"
 PLACES = st.integers(0, 4)
 QUIET_MS_MAX = 2 * REBALANCE_MS + 4 * 45_000
 
+Client: TypeAlias = ConsumerClient | ClassicClient
+
 
 class ConsumerWalk(RuleBasedStateMachine):
-    """stale: tokens of commits that must not be answered with success."""
+    """is_eager: what the members of the classic protocol are. ending: what happens before the world becomes
+    quiet: those of the other protocol leave for good, and the shard moves. stale: tokens of commits that must
+    not be answered with success."""
 
     def __init__(self) -> None:
         super().__init__()
         self.desk = ConsumerDesk(topic("t", 4), topic("u", 3))
-        self.clients = [ConsumerClient(self.desk, name) for name in "abc"]
-        self.clients += [ConsumerClient(self.desk, name, is_static=True) for name in "st"]
+        self.clients: list[Client] = [ConsumerClient(self.desk, name) for name in NAMES]
         self.desk.denied = {("b", "u"), ("s", "u")}
+        self.is_eager = False
+        self.ending = ""
+        self.changes = 0
         self.incarnations = 0
         self.stale: set[int] = set()
 
     # --- what happens ------------------------------------------------------------------------------
+
+    @initialize(
+        are_classic=st.just([True] * 5) | st.lists(st.booleans(), min_size=5, max_size=5),
+        is_eager=st.booleans(),
+        seconds=st.sampled_from([0, 10]),
+        ending=st.sampled_from(["", "", "leave", "move"]),
+    )
+    def the_clients_begin(self, are_classic: list[bool], is_eager: bool, seconds: int, ending: str) -> None:
+        self.is_eager, self.ending = is_eager, ending
+        self.clients = [
+            self._client(name, is_classic=is_classic)
+            for name, is_classic in zip(NAMES, are_classic, strict=True)
+        ]
+        self.the_clients_go_on(seconds)
+
+    def _client(self, name: str, *, is_classic: bool) -> Client:
+        self.changes += 1
+        ids, is_static = f"{name}{self.changes}", name in STATICS
+        if is_classic:
+            client: Client = ClassicClient(self.desk, ids, is_static=is_static, is_eager=self.is_eager)
+        else:
+            client = ConsumerClient(self.desk, ids, is_static=is_static)
+            client.principal = name
+        client.instance_id = f"i-{name}" if is_static else None
+        return client
+
+    @rule(place=PLACES, leaves=st.booleans())
+    def a_client_changes_its_protocol(self, place: int, leaves: bool) -> None:
+        before = self.clients[place]
+        before.leave(for_a_while=not leaves)
+        is_classic = isinstance(before, ConsumerClient)
+        self.clients[place] = self._client(NAMES[place], is_classic=is_classic)
+        self.clients[place].topics = before.topics
+
+    @rule(
+        to_classic=st.booleans(),
+        seconds=st.sampled_from([1, 3, 6]),
+        ending=st.sampled_from(["", "", "refuse", "move"]),
+    )
+    def all_change_their_protocol(self, to_classic: bool, seconds: int, ending: str) -> None:
+        for place, client in enumerate(self.clients):
+            if isinstance(client, ConsumerClient) is to_classic:
+                self.desk.is_holding = ending == "refuse"
+                self.a_client_changes_its_protocol(place, leaves=True)
+                self.clients[place].act()
+                if ending == "refuse":
+                    self.desk.refuse()
+                elif ending == "move":
+                    self.desk.fail_over()
+                self.desk.is_holding = False
+                self.the_group_holds_together()
+                self.the_clients_go_on(seconds)
+
+    @rule(place=PLACES, slow=PLACES, seconds=st.sampled_from([6, 15]))
+    def a_consumer_comes_while_a_member_gives_up(self, place: int, slow: int, seconds: int) -> None:
+        """A classic member is away, and when it is back one of those that have its part gives it up slowly:
+        then its place is taken by a member of the other protocol."""
+        self.clients[place].leave()
+        for is_away in (True, False):
+            self.clients[slow].is_slow = not is_away
+            for _ in range(seconds):
+                for number, client in enumerate(self.clients):
+                    if number != place or not is_away:
+                        client.act()
+                self._check_beliefs()
+                self.desk.wait(1_000)
+        self.clients[place].leave()
+        self.clients[place] = self._client(NAMES[place], is_classic=False)
+        self.clients[place].act()
 
     @rule(places=st.lists(PLACES, min_size=1, max_size=8))
     def clients_act(self, places: list[int]) -> None:
@@ -82,18 +163,24 @@ class ConsumerWalk(RuleBasedStateMachine):
 
     @rule(place=PLACES, topics=st.sampled_from([("t",), ("u",), ("t", "u")]))
     def a_client_subscribes(self, place: int, topics: tuple[str, ...]) -> None:
-        self.clients[place].topics, self.clients[place].pattern = topics, ""
+        client = self.clients[place]
+        client.topics = topics
+        if isinstance(client, ConsumerClient):
+            client.pattern = ""
 
     @rule(place=PLACES, pattern=st.sampled_from(["u|v", ".*", "[tu]"]))
     def a_client_subscribes_a_pattern(self, place: int, pattern: str) -> None:
         """The clients `b` and `s` may not DESCRIBE the topic `u`."""
-        self.clients[place].pattern = pattern
+        if isinstance(client := self.clients[place], ConsumerClient):
+            client.pattern = pattern
 
     @rule(place=PLACES)
     def a_client_subscribes_the_pattern_of_another(self, place: int) -> None:
-        for pattern in [client.pattern for client in self.clients if client.pattern][:1]:
-            self.clients[place].pattern = pattern
-            self.clients[place].act()
+        for other in self.clients:
+            if isinstance(other, ConsumerClient) and other.pattern:
+                self.a_client_subscribes_a_pattern(place, other.pattern)
+                self.clients[place].act()
+                break
 
     @rule(place=PLACES, assignor=st.sampled_from(["uniform", "range"]))
     def a_client_asks_for_an_assignor(self, place: int, assignor: str) -> None:
@@ -137,8 +224,10 @@ class ConsumerWalk(RuleBasedStateMachine):
     def a_static_member_is_back_at_once(self, place: int) -> None:
         """Nothing is assigned anew if it subscribes what it did."""
         desk, client = self.desk, self.clients[place]
+        if not isinstance(client, ConsumerClient) or client.is_down:
+            return
         registry = desk.machine.registry
-        is_calm = not desk.is_holding and not desk.in_flight and not client.is_down
+        is_calm = not desk.is_holding and not desk.in_flight
         group = registry.consumers.store.latest(GROUP)
         member = None if group is None else group.members.get(client.member_id)
         if not is_calm or client.epoch <= 0 or group is None or member is None or group.is_due:
@@ -158,7 +247,9 @@ class ConsumerWalk(RuleBasedStateMachine):
         desk, client = self.desk, self.clients[place]
         group = desk.machine.registry.consumers.store.latest(GROUP)
         member = None if group is None else group.members.get(client.member_id)
-        if member is None or desk.is_holding or not 0 < member.current.previous_epoch < member.current.epoch:
+        if desk.is_holding or member is None or member.about.classic is not None:
+            return
+        if not 0 < member.current.previous_epoch < member.current.epoch:
             return
         foreign = {
             one for known in desk.topics.values() for one in known.all()
@@ -178,7 +269,7 @@ class ConsumerWalk(RuleBasedStateMachine):
                 token = self._commit(client, partition.topic_id.int, partition.partition, client.epoch - 1)
                 self.stale.add(token)
 
-    def _commit(self, client: ConsumerClient, number: int, partition: int, epoch: int) -> int:
+    def _commit(self, client: Client, number: int, partition: int, epoch: int) -> int:
         name = (number & 0xFF).to_bytes().decode()
         topic_id = next(iter({one.topic_id for one in self.desk.topics.values() if one.name == name}))
         place = OffsetPlace(name, partition, topic_id)
@@ -196,6 +287,8 @@ class ConsumerWalk(RuleBasedStateMachine):
             is_asked = placing is not None and placing.question in self.desk.questions
             is_timed = NextTarget(GROUP) in self.desk.timers
             assert is_asked or is_timed, "a target that is due waits for a heartbeat"
+        for member_id, live in self.desk.live.members.items():
+            assert live.has_next_step == (NextStep(GROUP, member_id) in self.desk.timers)
 
     @invariant()
     def replay_is_the_live_state(self) -> None:
@@ -242,7 +335,8 @@ class ConsumerWalk(RuleBasedStateMachine):
                 seen[one] = client.name
             member = members.get(client.member_id)
             has = set() if member is None else {*member.current.assigned, *member.current.revoking}
-            assert client.believes <= has, f"K3: {client.name} consumes what it does not have"
+            if members or isinstance(client, ConsumerClient):
+                assert client.believes <= has, f"K3: {client.name} consumes what it does not have"
 
     @invariant()
     def no_pattern_shows_what_a_subscriber_may_not_see(self) -> None:
@@ -270,7 +364,7 @@ class ConsumerWalk(RuleBasedStateMachine):
     def no_request_is_forgotten(self) -> None:
         desk = self.desk
         under_way = {reply.token for batch in desk.in_flight for reply in batch.replies}
-        assert len(desk.replies.keys() | under_way) == desk.tokens
+        assert len(desk.replies.keys() | under_way | set(desk.machine.closed())) == desk.tokens
 
     def teardown(self) -> None:
         """K5: the world becomes quiet; the members come to rest on their target."""
@@ -281,20 +375,47 @@ class ConsumerWalk(RuleBasedStateMachine):
             self.an_answer_comes(0, 1)
         for client in self.clients:
             client.is_slow = False
+        if self.ending and any(isinstance(client, ClassicClient) for client in self.clients):
+            self._the_consumers_leave()
         began_ms = desk.now_ms
         while desk.now_ms - began_ms < QUIET_MS_MAX:
             for client in self.clients:
                 client.act()
                 self._check_beliefs()
             self.the_group_holds_together()
-            names = {client.member_id for client in self.clients}
-            if desk.described().state == ConsumerGroupState.STABLE and desk.group.members.keys() == names:
-                owned = {client.member_id: client.owned for client in self.clients}
-                targets = {name: {*each_partition(m.target)} for name, m in desk.group.members.items()}
-                if owned == targets and desk.group.asked.keys() <= desk.group.patterns.keys():
-                    break
+            if self._are_at_rest():
+                break
             desk.wait(BEAT_MS)
         else:
             raise AssertionError("K5: the members do not come to rest")
         self.replay_is_the_live_state()
         assert set(range(1, desk.tokens + 1)) == desk.replies.keys()
+
+    def _the_consumers_leave(self) -> None:
+        self.the_clients_go_on(15)
+        for client in self.clients:
+            if isinstance(client, ConsumerClient):
+                client.leave()
+        if self.ending == "move":
+            self.desk.fail_over()
+        self.clients = [client for client in self.clients if isinstance(client, ClassicClient)]
+
+    def _are_at_rest(self) -> bool:
+        registry = self.desk.machine.registry
+        owned = {client.member_id: client.owned for client in self.clients}
+        group = registry.consumers.store.latest(GROUP)
+        if group is not None and group.members:
+            are_classic = all(member.about.classic is not None for member in group.members.values())
+            assert not are_classic, "none speaks the protocol of the group"
+            targets = {name: {*each_partition(member.target)} for name, member in group.members.items()}
+            is_resolved = group.asked.keys() <= group.patterns.keys()
+            return group.state == ConsumerGroupState.STABLE and targets == owned and is_resolved
+        classic = registry.live.get(GROUP)
+        if classic is None or classic.members.keys() != owned.keys():
+            return False
+        names = {name for client in self.clients for name in client.topics}
+        topics = [topic for topic in self.desk.topics.values() if topic.name in names]
+        wanted = {(ord(topic.name), number) for topic in topics for number in range(topic.partitions)}
+        found = {(one.topic_id.int & 0xFF, one.partition) for one in set().union(*owned.values())}
+        is_calm = all(isinstance(one, ClassicClient) and one.step == STABLE for one in self.clients)
+        return is_calm and classic.state is GroupState.STABLE and found == wanted

@@ -12,9 +12,18 @@ from coordinator.core.consumer_group_records import (
     CurrentAssignment,
     Partitions,
     TopicPartition,
+    each_partition,
 )
+from coordinator.core.group_records import ConsumerRecord
 from coordinator.core.groups import machine, offsets
-from coordinator.core.groups.consumer import heartbeat, leaving, patterns, reconcile
+from coordinator.core.groups.consumer import (
+    classic_members,
+    heartbeat,
+    leaving,
+    patterns,
+    reconcile,
+    upgrade,
+)
 from coordinator.core.groups.consumer.assigning import Answer, AskedMember, TargetQuestion
 from coordinator.core.groups.consumer.commits import check_member_epoch
 from coordinator.core.groups.consumer.draft import Draft
@@ -27,7 +36,10 @@ from coordinator.core.groups.consumer.state import ConsumerGroup, Member
 from coordinator.core.groups.consumer.store import ConsumerStore
 from coordinator.core.groups.consumer.targets import on_target_answered, write
 from coordinator.core.groups.registry import Registry, Turn
-from coordinator.core.groups.requests import CommitOffsets
+from coordinator.core.groups.requests import CommitOffsets, SyncGroup
+from coordinator.core.groups.state import ClassicGroup
+from coordinator.core.groups.subscription import Assignment, Subscription, read_subscription
+from coordinator.core.machine import ShardRecord
 from springtide.wire.errors import ErrorCode
 from tests.simulation.planted.plant import Patches, plant
 
@@ -36,7 +48,7 @@ _plant = partial(plant, walks="consumer groups", seeds_max=40)
 AWAY = leaving._away
 NEXT = reconcile._next
 CHECK_EPOCH = heartbeat._check_epoch
-TAKE_OVER = heartbeat._take_over
+TAKE_OVER = heartbeat.take_over
 RECONCILE = reconcile.reconcile
 ANSWERED = on_target_answered
 SUBSCRIBERS = patterns.subscribers_of
@@ -119,7 +131,7 @@ def the_return_of_a_static_member_assigns_anew() -> Patches:
         assert isinstance(member, Member)
         draft.changed[member_id] = member._replace(about=replace(member.about, topics=()))
 
-    return [(heartbeat, "_take_over", take_over)]
+    return [(heartbeat, "take_over", take_over)]
 
 
 @_plant(breaks="I30", seen="a target that came too soon after the one before waits for a heartbeat")
@@ -203,3 +215,80 @@ def a_pattern_shows_what_one_of_its_subscribers_may_see() -> Patches:
         as_one(registry, question.group_id, lambda: RESOLVED(registry, turn, question, answer))
 
     return [(heartbeat, "resolve_if_due", ask), (machine, "on_patterns_answered", hear)]
+
+
+# --- groups that go from one protocol to the other -------------------------------------------------
+
+
+@_plant(breaks="I30", seen="a classic member is told its target, which others still consume")
+def a_classic_member_is_told_its_target() -> Patches:
+    def assigned(
+        registry: Registry, turn: Turn, request: SyncGroup, group: ConsumerGroup, member: Member
+    ) -> object:
+        current = replace(member.current, assigned=dict.fromkeys(each_partition(member.target), 0))
+        return ASSIGNED(registry, turn, request, group, member._replace(current=current))
+
+    return [(classic_members, "_assigned", assigned)]
+
+
+ASSIGNED = classic_members._assigned
+
+
+@_plant(breaks="I30", seen="a JoinGroup of a cooperative member is read as one of an eager member")
+def a_classic_member_that_joins_owns_nothing() -> Patches:
+    def read(metadata: bytes) -> Subscription | None:
+        subscription = read_subscription(metadata)
+        return None if subscription is None else subscription._replace(owned=frozenset())
+
+    return [(classic_members, "read_subscription", read)]
+
+
+@_plant(breaks="I31", seen="a group that goes back to the classic protocol leaves records behind")
+def a_downgrade_keeps_the_current_assignments() -> Patches:
+    def tombstones(self: ConsumerStore, group_id: str) -> list[ShardRecord]:
+        kept = bytes((0, ConsumerRecord.CURRENT))
+        return [one for one in TOMBSTONES(self, group_id) if one.key[:2] != kept]
+
+    return [(ConsumerStore, "tombstones", tombstones)]
+
+
+TOMBSTONES = ConsumerStore.tombstones
+
+
+@_plant(breaks="I31", seen="a group that is converted keeps the record of its former protocol")
+def an_upgrade_keeps_the_record_of_the_generation() -> Patches:
+    return [(Registry, "take_away", lambda self, turn, group: self.evict(turn, group))]
+
+
+@_plant(breaks="I30", seen="members that are converted begin with nothing, while they go on consuming")
+def an_upgrade_forgets_what_its_members_have() -> Patches:
+    return [(upgrade, "read_assignment", lambda assignment: Assignment(frozenset(), b""))]
+
+
+@_plant(breaks="I30", seen="what a member has not heard that it has to give up is given on (Kafka)")
+def an_upgrade_does_not_ask_what_its_members_still_consume() -> Patches:
+    def read(metadata: bytes) -> Subscription | None:
+        subscription = read_subscription(metadata)
+        return None if subscription is None else subscription._replace(owned=frozenset())
+
+    return [(upgrade, "read_subscription", read)]
+
+
+@_plant(breaks="I30", seen="what the last member of its protocol had is read by none")
+def a_downgrade_is_not_followed_by_a_rebalance() -> Patches:
+    return [(leaving, "rebalance", lambda registry, turn, group, cause: None)]
+
+
+@_plant(breaks="I30", seen="the rebalance after a downgrade is lost with its coordinator (Kafka)")
+def a_coordinator_does_not_begin_the_rebalance_of_a_downgrade_anew() -> Patches:
+    def resume(registry: Registry, turn: Turn, group_id: str) -> None:
+        stored = registry.store.groups.latest(group_id)
+        if stored is not None and stored.members:
+            registry.enter(turn, ClassicGroup.load(group_id, stored))
+
+    return [(machine, "resume", resume), (leaving, "resume", resume)]
+
+
+@_plant(breaks="I30", seen="after a refused conversion no session of the group's members begins")
+def a_refused_conversion_leaves_the_group_to_chance() -> Patches:
+    return [(leaving, "resume", lambda registry, turn, group_id: None)]

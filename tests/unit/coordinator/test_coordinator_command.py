@@ -6,7 +6,7 @@ import pytest
 
 from coordinator.__main__ import _parser, _settings, main
 from coordinator.config import COORDINATOR_KEYS, CoordinatorConfig
-from coordinator.core.groups.options import GroupOptions
+from coordinator.core.groups.options import GroupOptions, MigrationPolicy
 from coordinator.core.transactions.options import TransactionOptions
 from coordinator.process import CoordinatorSettings
 from springtide.node.command_line import CommandLineError
@@ -45,6 +45,7 @@ def test_kafkas_names_set_the_groups_options() -> None:
         "group.max.session.timeout.ms": "2",
         "group.initial.rebalance.delay.ms": "3",
         "group.max.size": "4",
+        "group.consumer.migration.policy": "UPGRADE",
         "offset.metadata.max.bytes": "5",
         "offsets.retention.minutes": "6",
         "offsets.retention.check.interval.ms": "7",
@@ -55,6 +56,7 @@ def test_kafkas_names_set_the_groups_options() -> None:
         session_timeout_ms_max=2,
         initial_delay_ms=3,
         size_max=4,
+        migration_policy=MigrationPolicy.UPGRADE,
         metadata_max=5,
         retention_ms=360_000,
         retention_check_ms=7,
@@ -95,3 +97,5 @@ def test_a_command_line_that_cant_be_used_is_told_and_nothing_starts(
 ) -> None:
     assert main([*SERVE, "--config", "group.max.size=0"]) == 2
     assert "group.max.size=0: must be between" in capsys.readouterr().err
+    assert main([*SERVE, "--config", "group.consumer.migration.policy=both"]) == 2
+    assert "must be bidirectional or upgrade or downgrade or disabled" in capsys.readouterr().err

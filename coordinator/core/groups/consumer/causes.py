@@ -48,6 +48,34 @@ def kept_partitions(member_id: str, about: ConsumerMember, partitions: int) -> C
     return Cause(CauseKind.KEPT_PARTITIONS, text, member_id)
 
 
+def missed_rebalance(member_id: str, about: ConsumerMember) -> Cause:
+    """Return the cause for a member of the classic protocol that did not do what was next."""
+    text = (
+        f"{title_of(member_id, about)} from host {about.client_host} did not join again, or ask for its "
+        f"assignment, within its rebalance timeout of {about.rebalance_timeout_ms / 1_000:g} s"
+    )
+    return Cause(CauseKind.MISSED_REBALANCE, text, member_id)
+
+
+def upgraded(member_id: str, about: ConsumerMember) -> Cause:
+    text = (
+        f"{title_of(member_id, about)} joined from host {about.client_host} as the first one with the "
+        "consumer protocol, to which the group was converted"
+    )
+    return Cause(CauseKind.CONVERTED, text, member_id)
+
+
+def changed_protocol(member_id: str, about: ConsumerMember) -> Cause:
+    text = f"{title_of(member_id, about)} came back with the classic protocol"
+    return Cause(CauseKind.RETURNED, text, member_id)
+
+
+def downgraded(gone: Cause) -> Cause:
+    """Return the cause for a group that goes on with the classic protocol. gone: of the last other member."""
+    text = f"{gone.text}, and the group was converted to the classic protocol, which all others speak"
+    return Cause(CauseKind.CONVERTED, text, gone.member_id)
+
+
 def subscribed(member_id: str, before: ConsumerMember, after: ConsumerMember) -> Cause:
     changes = [changed_names(before.topics, after.topics)] if before.topics != after.topics else []
     if before.pattern != after.pattern:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import TypeAlias
 
 from coordinator.core.consumer_group_records import (
     ConsumerMember,
@@ -17,16 +18,22 @@ from coordinator.core.consumer_group_records import (
 from coordinator.core.group_records import ConsumerGroupKey, ConsumerRecord
 from coordinator.core.groups.consumer.state import ConsumerGroup, Member
 
+KeyedValue: TypeAlias = tuple[ConsumerGroupKey, ConsumerValue | None]
+
 
 class Draft:
-    """group: as the records have it. is_new: it has none yet. changed: members that are, None: those that
-    go. resolved: patterns that are anew. The rest: see ConsumerGroup."""
+    """group: as the records have it. is_new: it has none yet. converted: the records that make a group of
+    the classic protocol this one (upgrade.py); they are not written yet. changed: members that are, None:
+    those that go. resolved: patterns that are anew. The rest: see ConsumerGroup."""
 
-    __slots__ = ("changed", "epoch", "group", "is_new", "resolved", "target", "topics_hash")
+    __slots__ = ("changed", "converted", "epoch", "group", "is_new", "resolved", "target", "topics_hash")
 
-    def __init__(self, group: ConsumerGroup, *, is_new: bool = False) -> None:
+    def __init__(
+        self, group: ConsumerGroup, *, is_new: bool = False, converted: tuple[KeyedValue, ...] = ()
+    ) -> None:
         self.group = group
         self.is_new = is_new
+        self.converted = converted
         self.changed: dict[str, Member | None] = {}
         self.resolved: dict[str, ResolvedPattern] = {}
         self.epoch = group.epoch
@@ -82,9 +89,15 @@ class Draft:
             if before is None or member is None or before.about is not member.about:
                 yield before, member
 
-    def records(self) -> Iterator[tuple[ConsumerGroupKey, ConsumerValue | None]]:
+    @property
+    def was_made(self) -> bool:
+        """Return whether the group has not been one of the `consumer` protocol before."""
+        return self.is_new or bool(self.converted)
+
+    def records(self) -> Iterator[KeyedValue]:
         """Yield what has to be written. Each beginning of it is a legal state: members before what they have,
         and who goes lets go of everything first."""
+        yield from self.converted
         group, group_id = self.group, self.group.group_id
         gone = [one for one, member in self.changed.items() if member is None and one in group.members]
         for member_id in gone:

@@ -77,10 +77,10 @@ def note_target(registry: Registry, turn: Turn, draft: Draft, assignor: str, to_
     _note_later(registry, turn, draft)
 
 
-def note_silence(registry: Registry, turn: Turn, group_id: str, member_id: str) -> None:
+def note_silence(registry: Registry, turn: Turn, group_id: str, member_id: str, session_ms: int) -> None:
     """Note when a member was last heard that is given up for its silence."""
     live = registry.consumers.live_group(group_id)
-    heard_ms = live.members[member_id].expires_ms - registry.settings_of(group_id).session_ms
+    heard_ms = live.members[member_id].expires_ms - session_ms
     live.last_heard[member_id] = turn.wall_ms - (turn.now_ms - heard_ms)
 
 

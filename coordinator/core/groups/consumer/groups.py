@@ -15,6 +15,7 @@ from coordinator.core.groups.consumer.draft import Draft
 from coordinator.core.groups.consumer.placing import Placing
 from coordinator.core.groups.consumer.store import ConsumerStore
 from coordinator.core.groups.history import Cause
+from coordinator.core.groups.subscription import NamedPartition
 from springtide.wire.questions import Place
 
 LOST_MAX = 2
@@ -33,6 +34,14 @@ class ConsumerSession:
 @dataclass(frozen=True, slots=True)
 class Revocation:
     """The timer of a member that has to give partitions up."""
+
+    group_id: str
+    member_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class NextStep:
+    """The timer of a member of the classic protocol that has to join again, or to ask for its assignment."""
 
     group_id: str
     member_id: str
@@ -64,15 +73,16 @@ class Who(NamedTuple):
 class LiveMember:
     """expires_ms: when its session ends. timer_ms: when its timer is due, at or before that; None without.
     revoking_epoch: at which it was asked to give up partitions; None: it was not. told: what it was told last
-    that it has; None: nothing, by this coordinator."""
+    that it has; None: nothing, by this coordinator. has_next_step: its timer of that name runs."""
 
-    __slots__ = ("expires_ms", "revoking_epoch", "timer_ms", "told")
+    __slots__ = ("expires_ms", "has_next_step", "revoking_epoch", "timer_ms", "told")
 
     def __init__(self) -> None:
         self.expires_ms = 0
         self.timer_ms: int | None = None
         self.revoking_epoch: int | None = None
         self.told: Partitions | None = None
+        self.has_next_step = False
 
 
 class LiveGroup:
@@ -154,12 +164,17 @@ class ConsumerGroups:
             self.topics_version += 1
             self._names = None
 
-    def place_of(self, partition: TopicPartition) -> Place:
-        """Return a partition with its topic's name, or id where that is not known."""
+    @property
+    def names(self) -> Mapping[UUID, str]:
+        """Return the names of the topics, by id."""
         if self._names is None:
             self._names = {topic.topic_id: name for name, topic in (self.topics or {}).items()}
+        return self._names
+
+    def place_of(self, partition: TopicPartition) -> Place:
+        """Return a partition with its topic's name, or id where that is not known."""
         topic_id, number = partition
-        return self._names.get(topic_id) or str(topic_id), number
+        return self.names.get(topic_id) or str(topic_id), number
 
     def existing(self, names: Iterable[str]) -> tuple[KnownTopic, ...]:
         """Return those of the topics that exist, by name."""
@@ -171,6 +186,18 @@ class ConsumerGroups:
         live = self.live.get(draft.group.group_id)
         is_withheld = live is not None and member_id in live.withheld
         return self.existing(about.topics if is_withheld else draft.topics_of(about))
+
+    def ids_of(self, partitions: Iterable[NamedPartition]) -> Partitions:
+        """Return those of the partitions whose topics exist."""
+        topics = self.topics or {}
+        return frozenset(
+            TopicPartition(topics[name].topic_id, number) for name, number in partitions if name in topics
+        )
+
+    def names_of(self, partitions: Iterable[TopicPartition]) -> list[NamedPartition]:
+        """Return those of the partitions whose topics exist, by name."""
+        names = self.names
+        return [(names[one.topic_id], one.partition) for one in partitions if one.topic_id in names]
 
     def hash_of(self, names: Iterable[str]) -> int:
         """Return a number that changes with the topics of these names: with their ids and partitions. It is

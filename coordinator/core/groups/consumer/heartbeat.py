@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from coordinator.core.consumer_group_records import ConsumerMember, CurrentAssignment
+from coordinator.core.consumer_group_records import ConsumerMember, CurrentAssignment, Partitions
 from coordinator.core.groups.consumer import causes
 from coordinator.core.groups.consumer.draft import Draft
 from coordinator.core.groups.consumer.following import note_cause
-from coordinator.core.groups.consumer.groups import LiveMember, Who
+from coordinator.core.groups.consumer.groups import ConsumerChanged, LiveMember, Who
 from coordinator.core.groups.consumer.leaving import check_seat, leave
 from coordinator.core.groups.consumer.patterns import fault_of, resolve_if_due, take_rights
 from coordinator.core.groups.consumer.reconcile import Goal, reconcile
@@ -22,9 +22,10 @@ from coordinator.core.groups.consumer.requests import (
     ConsumerHeartbeatReply,
 )
 from coordinator.core.groups.consumer.sessions import forget_member, keep_alive, watch_revocation
-from coordinator.core.groups.consumer.state import AWAY, ConsumerGroup, Member, MemberState
+from coordinator.core.groups.consumer.state import AWAY, Member, MemberState
 from coordinator.core.groups.consumer.store import bytes_of
 from coordinator.core.groups.consumer.targets import assign_if_due, preferred_assignor, write
+from coordinator.core.groups.consumer.upgrade import begin, make_way
 from coordinator.core.groups.history import Cause
 from coordinator.core.groups.registry import Registry, Turn
 from springtide.wire.errors import ErrorCode
@@ -43,12 +44,14 @@ def consumer_heartbeat(registry: Registry, turn: Turn, request: ConsumerHeartbea
 
 def _answer(registry: Registry, turn: Turn, request: ConsumerHeartbeat) -> ConsumerHeartbeatReply:
     group = registry.find_consumers(request.group_id)
-    if group is None and (request.member_epoch != JOINING or _has_classic_members(registry, turn, request)):
-        return ConsumerHeartbeatReply(ErrorCode.GROUP_ID_NOT_FOUND)
     if group is not None and request.member_epoch < JOINING:
         error = leave(registry, turn, group, request)
         return ConsumerHeartbeatReply(error, request.member_id, request.member_epoch)
-    draft = Draft(group or ConsumerGroup(request.group_id), is_new=group is None)
+    draft = None if group is None else Draft(group)
+    if group is None and request.member_epoch == JOINING:
+        draft = begin(registry, turn, request.group_id)
+    if draft is None:
+        return ConsumerHeartbeatReply(ErrorCode.GROUP_ID_NOT_FOUND)
     if request.pattern and request.pattern not in draft.group.asked and (fault := fault_of(request.pattern)):
         return ConsumerHeartbeatReply(ErrorCode.INVALID_REGULAR_EXPRESSION, message=fault)
     member_id = request.member_id or request.new_member_id
@@ -60,18 +63,6 @@ def _answer(registry: Registry, turn: Turn, request: ConsumerHeartbeat) -> Consu
     return _beat(registry, turn, draft, member_id, request)
 
 
-def _has_classic_members(registry: Registry, turn: Turn, request: ConsumerHeartbeat) -> bool:
-    classic = registry.find(turn, request.group_id)
-    return classic is not None and bool(classic.members)
-
-
-def _make_way(registry: Registry, turn: Turn, group_id: str) -> None:
-    """Take an empty group of the classic protocol away."""
-    classic = registry.find(turn, group_id)
-    if classic is not None:
-        registry.delete(turn, classic)
-
-
 # --- who it is -------------------------------------------------------------------------------------
 
 
@@ -79,7 +70,7 @@ def _take_seat(
     registry: Registry, turn: Turn, draft: Draft, member_id: str, request: ConsumerHeartbeat
 ) -> ErrorCode:
     """Find the member of the heartbeat, or let it join: as a new one, or in the place of the process that had
-    its instance before."""
+    its instance before. One of the classic protocol need not have left: it can't (KAFKA-17228)."""
     group, instance_id = draft.group, request.instance_id
     if request.member_epoch != JOINING:
         return check_seat(group, member_id, instance_id)
@@ -92,13 +83,13 @@ def _take_seat(
         draft.changed[member_id] = Member(ConsumerMember(instance_id=instance_id))
         return ErrorCode.NONE
     held = group.members[held_by]
-    if held.current.epoch != AWAY:
+    if held.current.epoch != AWAY and held.about.classic is None:
         return ErrorCode.UNRELEASED_INSTANCE_ID
-    _take_over(registry, turn, draft, held_by, member_id)
+    take_over(registry, turn, draft, held_by, member_id)
     return ErrorCode.NONE
 
 
-def _take_over(registry: Registry, turn: Turn, draft: Draft, held_by: str, member_id: str) -> None:
+def take_over(registry: Registry, turn: Turn, draft: Draft, held_by: str, member_id: str) -> None:
     """Give what a static member has, and what it is to have, to the process that comes back for it."""
     held = draft.group.members[held_by]
     assigned = dict.fromkeys(held.current.assigned, 0)
@@ -131,11 +122,35 @@ def _beat(
 ) -> ConsumerHeartbeatReply:
     before = draft[member_id]
     assert before is not None
-    group_id = draft.group.group_id
-    about = _said(before.about, request)
-    if not _has_room(registry, before.about, about):
-        return ConsumerHeartbeatReply(ErrorCode.GROUP_MAX_SIZE_REACHED)
+    # A member at the epoch before has not heard what it was asked to give up, and can't have given it up.
+    is_behind = JOINING < request.member_epoch < before.current.epoch
+    about, owned = _said(before.about, request), None if is_behind else request.owned
     who = Who(request.principal, request.client_host.removeprefix("/"))
+    current = advance(registry, turn, draft, member_id, about, who, owned)
+    if current is None:
+        return ConsumerHeartbeatReply(ErrorCode.GROUP_MAX_SIZE_REACHED)
+    settle(registry, turn, draft, member_id)
+    group_id = draft.group.group_id
+    live = registry.consumers.live_group(group_id).members[member_id]
+    heartbeat_ms = registry.settings_of(group_id).heartbeat_ms
+    return _reply(heartbeat_ms, live, request, member_id, current, is_behind=is_behind)
+
+
+def advance(
+    registry: Registry,
+    turn: Turn,
+    draft: Draft,
+    member_id: str,
+    about: ConsumerMember,
+    who: Who,
+    owned: Partitions | None,
+) -> CurrentAssignment | None:
+    """Let a member be what it says, and bring it nearer to its target; return what it has, None if there is
+    no room for what it says. who: it is. owned: see `reconcile`."""
+    before = draft[member_id]
+    assert before is not None
+    if not _has_room(registry, before.about, about):
+        return None
     has_changed = (before.about.topics, before.about.pattern) != (about.topics, about.pattern)
     has_changed |= take_rights(registry, draft, member_id, about.pattern, who)
     draft.changed[member_id] = before._replace(about=about)
@@ -144,8 +159,6 @@ def _beat(
     assign_if_due(registry, turn, draft)
     member = draft[member_id]
     assert member is not None
-    # A member at the epoch before has not heard what it was asked to give up, and can't have given it up.
-    is_behind = JOINING < request.member_epoch < member.current.epoch
     goal = Goal(
         draft.target.epoch,
         member.target,
@@ -153,19 +166,25 @@ def _beat(
         has_changed,
         lambda partition: draft.is_free_for(member_id, partition),
     )
-    current = reconcile(member.current, goal, None if is_behind else request.owned)
-    draft.changed[member_id] = member = member._replace(current=current)
-    if draft.is_new or group_id in registry.live:
-        _make_way(registry, turn, group_id)
-    keep_alive(registry, turn, group_id, member_id)
+    current = reconcile(member.current, goal, owned)
+    draft.changed[member_id] = member._replace(current=current)
+    return current
+
+
+def settle(registry: Registry, turn: Turn, draft: Draft, member_id: str) -> None:
+    """Write the draft, of which a member is told, and let the member's timers begin again."""
+    group_id, member = draft.group.group_id, draft[member_id]
+    assert member is not None
+    make_way(registry, turn, draft)
+    keep_alive(registry, turn, group_id, member_id, member)
     stored = draft.group.members.get(member_id)
-    if stored is None or stored.current != current:
+    is_same = stored is not None and stored.current == member.current
+    if stored is None or not is_same or stored.about.classic is not None:
         watch_revocation(registry, turn, group_id, member_id, member)
     write(registry, turn, draft, member_id)
     turn.waits = registry.consumers.store.is_under_way(group_id, member_id)
-    live = registry.consumers.live_group(group_id).members[member_id]
-    heartbeat_ms = registry.settings_of(group_id).heartbeat_ms
-    return _reply(heartbeat_ms, live, request, member_id, current, is_behind=is_behind)
+    if turn.waits:
+        turn.work = ConsumerChanged(group_id, member_id)
 
 
 def _said(about: ConsumerMember, request: ConsumerHeartbeat) -> ConsumerMember:
@@ -178,6 +197,7 @@ def _said(about: ConsumerMember, request: ConsumerHeartbeat) -> ConsumerMember:
         topics=about.topics if request.topics is None else tuple(sorted(set(request.topics))),
         pattern=about.pattern if request.pattern is None else request.pattern or None,
         assignor=about.assignor if request.assignor is None else request.assignor,
+        classic=None,
         rebalance_timeout_ms=(
             about.rebalance_timeout_ms if request.rebalance_timeout_ms == -1 else request.rebalance_timeout_ms
         ),
@@ -216,6 +236,8 @@ def _cause_of(draft: Draft, member_id: str, before: ConsumerMember | None) -> Ca
     """Return what the member has done if it has to be assigned anew."""
     member = draft[member_id]
     assert member is not None
+    if draft.converted:
+        return causes.upgraded(member_id, member.about)
     has_returned = any(one is None for one in draft.changed.values())
     if member_id not in draft.group.members and not has_returned:
         return causes.joined(member_id, member.about)

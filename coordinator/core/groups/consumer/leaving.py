@@ -1,19 +1,34 @@
 """Members that leave, and members that are given up: those that are silent for a session, and those that keep
-partitions for longer than their rebalance timeout."""
+partitions, or others waiting, for longer than their rebalance timeout. If only members of the classic
+protocol are left, the group goes on with that."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from coordinator.core.groups.consumer import causes
+from coordinator.core.groups.consumer.downgrade import downgrade, may_downgrade
 from coordinator.core.groups.consumer.draft import Draft
 from coordinator.core.groups.consumer.following import follow_back, note_cause, note_silence
-from coordinator.core.groups.consumer.groups import ConsumerSession, NextTarget, Revocation
+from coordinator.core.groups.consumer.groups import (
+    ConsumerSession,
+    NextStep,
+    NextTarget,
+    Revocation,
+)
 from coordinator.core.groups.consumer.requests import ConsumerHeartbeat
-from coordinator.core.groups.consumer.sessions import forget_member, keep_alive, set_session_timer, watch
+from coordinator.core.groups.consumer.sessions import (
+    forget_member,
+    keep_alive,
+    session_ms_of,
+    set_session_timer,
+    watch,
+)
 from coordinator.core.groups.consumer.state import AWAY, ConsumerGroup, Member, MemberState
 from coordinator.core.groups.consumer.targets import assign_if_due, write
 from coordinator.core.groups.history import Cause
+from coordinator.core.groups.join import rebalance, resume
 from coordinator.core.groups.options import AGAIN_MS_MIN
 from coordinator.core.groups.registry import Registry, Turn
 from springtide.wire.errors import ErrorCode
@@ -25,12 +40,12 @@ def leave(registry: Registry, turn: Turn, group: ConsumerGroup, request: Consume
     error = check_seat(group, member_id, request.instance_id)
     if error is not ErrorCode.NONE:
         return error
-    draft = Draft(group)
     if request.member_epoch == AWAY:
+        draft = Draft(group)
         draft.changed[member_id] = _away(group.members[member_id])
+        write(registry, turn, draft, member_id)
     else:
-        remove(registry, turn, draft, [causes.left(member_id, group.members[member_id].about)])
-    write(registry, turn, draft, member_id)
+        let_go(registry, turn, group, [causes.left(member_id, group.members[member_id].about)], member_id)
     return ErrorCode.NONE
 
 
@@ -54,11 +69,24 @@ def _away(member: Member) -> Member:
     return member._replace(current=current)
 
 
-def remove(registry: Registry, turn: Turn, draft: Draft, gone: list[Cause]) -> None:
-    """Take members out, each for a cause, and assign what they had."""
+def let_go(
+    registry: Registry, turn: Turn, group: ConsumerGroup, gone: Sequence[Cause], answered: str = ""
+) -> None:
+    """Write that members are gone, each for a cause. answered: who is answered with it."""
+    draft = Draft(group)
+    draft.changed.update(dict.fromkeys(cause.member_id for cause in gone))
+    if may_downgrade(registry, draft):
+        classic = downgrade(registry, turn, draft)
+        rebalance(registry, turn, classic, causes.downgraded(gone[0]))
+    else:
+        _remove(registry, turn, draft, gone)
+        write(registry, turn, draft, answered)
+
+
+def _remove(registry: Registry, turn: Turn, draft: Draft, gone: Sequence[Cause]) -> None:
+    """Assign what the members had that the draft takes out."""
     for cause in gone:
         note_cause(registry, turn, draft, cause)
-        draft.changed[cause.member_id] = None
         forget_member(registry, turn, draft.group.group_id, cause.member_id)
     draft.raise_epoch(registry.consumers.hash_of(draft.subscribed()))
     assign_if_due(registry, turn, draft)
@@ -74,11 +102,12 @@ def on_consumer_session_timer(registry: Registry, turn: Turn, due: ConsumerSessi
         set_session_timer(turn, due.group_id, due.member_id, live)
     elif _must_wait(registry, due.group_id, due.member_id):
         live.timer_ms = None
-        keep_alive(registry, turn, due.group_id, due.member_id)
+        keep_alive(registry, turn, due.group_id, due.member_id, group.members[due.member_id])
     else:
-        note_silence(registry, turn, due.group_id, due.member_id)
-        about, session_ms = group.members[due.member_id].about, registry.settings_of(due.group_id).session_ms
-        _give_up(registry, turn, group, causes.silent(due.member_id, about, session_ms))
+        member = group.members[due.member_id]
+        session_ms = session_ms_of(registry, due.group_id, member)
+        note_silence(registry, turn, due.group_id, due.member_id, session_ms)
+        let_go(registry, turn, group, [causes.silent(due.member_id, member.about, session_ms)])
 
 
 def on_revocation_timer(registry: Registry, turn: Turn, due: Revocation) -> None:
@@ -95,7 +124,20 @@ def on_revocation_timer(registry: Registry, turn: Turn, due: Revocation) -> None
         turn.timers[due] = turn.now_ms + max(AGAIN_MS_MIN, member.about.rebalance_timeout_ms)
     else:
         cause = causes.kept_partitions(due.member_id, member.about, len(current.revoking))
-        _give_up(registry, turn, group, cause)
+        let_go(registry, turn, group, [cause])
+
+
+def on_next_step_timer(registry: Registry, turn: Turn, due: NextStep) -> None:
+    """Give a member of the classic protocol up that has neither joined again nor asked for its assignment
+    within its rebalance timeout: others may wait for what it has."""
+    group = registry.consumers.store.latest(due.group_id)
+    member = None if group is None else group.members.get(due.member_id)
+    if group is None or member is None:
+        return
+    if _must_wait(registry, due.group_id, due.member_id):
+        turn.timers[due] = turn.now_ms + max(AGAIN_MS_MIN, member.about.rebalance_timeout_ms)
+    else:
+        let_go(registry, turn, group, [causes.missed_rebalance(due.member_id, member.about)])
 
 
 def _must_wait(registry: Registry, group_id: str, member_id: str) -> bool:
@@ -103,14 +145,9 @@ def _must_wait(registry: Registry, group_id: str, member_id: str) -> bool:
     return registry.consumers.topics is None or registry.consumers.store.is_under_way(group_id, member_id)
 
 
-def _give_up(registry: Registry, turn: Turn, group: ConsumerGroup, cause: Cause) -> None:
-    draft = Draft(group)
-    remove(registry, turn, draft, [cause])
-    write(registry, turn, draft)
-
-
 def on_changes_refused(registry: Registry, turn: Turn, group_id: str) -> None:
-    """Go on with the group as it was: no member has heard of what was refused."""
+    """Go on with the group as it was: no member has heard of what was refused. If that had converted the
+    group, it is again what its records say, as after a failover."""
     group = registry.consumers.store.latest(group_id)
     live = registry.consumers.live_group(group_id)
     live.targeted_ms, live.placing, live.topics_version = None, None, -1
@@ -119,6 +156,10 @@ def on_changes_refused(registry: Registry, turn: Turn, group_id: str) -> None:
     for member_id in live.members.keys() - (set() if group is None else group.members.keys()):
         forget_member(registry, turn, group_id, member_id)
     turn.timers[NextTarget(group_id)] = None
+    if (classic := registry.live.get(group_id)) is not None:
+        registry.evict(turn, classic)
     if group is not None:
         watch(registry, turn, group)
     follow_back(registry, turn, group_id, group)
+    if group is None:
+        resume(registry, turn, group_id)

@@ -15,6 +15,9 @@ from coordinator.core.groups.consumer.state import ConsumerGroup, Member
 from coordinator.core.machine import ShardRecord
 from coordinator.core.views import TwoViews
 
+_GONE_IN_ORDER = tuple(map(ConsumerRecord, (8, 7, 6, 5, 16, 3)))
+"""As Kafka takes a group's records away: what members have before the members, and those before the group."""
+
 
 class ConsumerStore:
     """members, subscription_bytes: of all groups, with every record applied.
@@ -90,7 +93,7 @@ class ConsumerStore:
     def tombstones(self, group_id: str) -> list[ShardRecord]:
         """Return what takes all records of a group away: of its members first."""
         keys = (key for key in self._keys.get(group_id, ()) if self.values.latest(key) is not None)
-        return [ShardRecord(encode_consumer_key(key), None) for key in sorted(keys, reverse=True)]
+        return [ShardRecord(encode_consumer_key(key), None) for key in sorted(keys, key=_order)]
 
     def is_under_way(self, group_id: str, member_id: str) -> bool:
         """Return whether a record of what the member is or has is not committed yet."""
@@ -114,6 +117,12 @@ class ConsumerStore:
         return ConsumerGroup.load(group_id, ((key, value) for key, value in found if value is not None))
 
 
+def _order(key: ConsumerGroupKey) -> tuple[int, str]:
+    return _GONE_IN_ORDER.index(key.record), key.name
+
+
 def bytes_of(about: ConsumerMember) -> int:
     """Return what a member's subscription takes."""
-    return sum(map(len, about.topics)) + len(about.pattern or "")
+    protocols = () if about.classic is None else about.classic.protocols
+    classic = sum(len(name) + len(metadata) for name, metadata in protocols)
+    return sum(map(len, about.topics)) + len(about.pattern or "") + classic

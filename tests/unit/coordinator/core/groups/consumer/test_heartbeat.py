@@ -10,10 +10,9 @@ from coordinator.core.groups.consumer.requests import ConsumerHeartbeatReply
 from coordinator.core.groups.consumer.state import MemberState
 from coordinator.core.groups.machine import GroupMachine
 from coordinator.core.groups.options import GroupOptions
-from coordinator.core.groups.requests import Leaver
 from springtide.wire.errors import ErrorCode
 from tests.kit.coordinator.consumer_desk import NOTHING, REBALANCE_MS, ConsumerDesk, some, topic
-from tests.kit.coordinator.group_desk import GROUP, SESSION_MS
+from tests.kit.coordinator.group_desk import GROUP
 from tests.kit.coordinator.machine_desk import WALL_MS
 
 T = topic("t", 4)
@@ -211,23 +210,6 @@ def test_a_full_group_takes_no_new_member(desk: ConsumerDesk) -> None:
     desk.join("a")
     assert desk.join("b").error is ErrorCode.GROUP_MAX_SIZE_REACHED
     assert desk.join("a").error is ErrorCode.NONE
-
-
-def test_an_empty_group_of_the_classic_protocol_is_replaced_and_a_live_one_is_not(desk: ConsumerDesk) -> None:
-    desk.form("old")
-    assert desk.join("a").error is ErrorCode.GROUP_ID_NOT_FOUND
-    desk.start_leave(Leaver("old"))
-    before = len(desk.records)
-    assert desk.join("a").member_epoch == 2
-    assert written(desk, before)[0] == (2, False)
-    desk.wait(SESSION_MS)
-    assert GROUP not in desk.machine.registry.live
-
-
-def test_a_member_of_the_classic_protocol_joins_no_group_with_members(desk: ConsumerDesk) -> None:
-    desk.join("a")
-    assert desk.joined(desk.start_join()).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    assert desk.heartbeat("a", 2) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_a_group_without_members_makes_way_for_the_classic_protocol(desk: ConsumerDesk) -> None:

@@ -1,0 +1,135 @@
+"""A group of the classic protocol becomes one of the `consumer` protocol: its first member of that is here.
+
+The members stay, as classic ones, at an epoch that is the generation. Each has what it was last assigned.
+What it said beside, when it last joined, that it still consumes, it has to give up: one that rebalances
+cooperatively may not have heard yet that it has to. (Kafka gives that to others at once.)
+
+What the group waited for is over: parked JoinGroup and SyncGroup are answered REBALANCE_IN_PROGRESS, and the
+members learn with their heartbeats that there is a new target. It is always a new one: a member may just have
+been lost, whose partitions the last assignments do not give to any other.
+"""
+
+from __future__ import annotations
+
+from coordinator.core.consumer_group_records import (
+    ClassicMember,
+    ConsumerMember,
+    CurrentAssignment,
+    GroupEpoch,
+    Partitions,
+    TargetEpoch,
+    TopicPartition,
+    by_topic,
+)
+from coordinator.core.group_records import ConsumerGroupKey, ConsumerRecord
+from coordinator.core.groups.consumer.draft import Draft, KeyedValue
+from coordinator.core.groups.consumer.groups import ConsumerGroups
+from coordinator.core.groups.consumer.sessions import keep_alive
+from coordinator.core.groups.consumer.state import FIRST_EPOCH, ConsumerGroup, MemberState
+from coordinator.core.groups.registry import Registry, Turn
+from coordinator.core.groups.state import CONSUMER_TYPE, ClassicGroup, GroupMember
+from coordinator.core.groups.subscription import Subscription, read_assignment, read_subscription
+
+
+def begin(registry: Registry, turn: Turn, group_id: str) -> Draft | None:
+    """Return a new group, or what a classic one becomes; None if that has to stay what it is: the migration
+    policy or the size forbids it, it is not of consumers, the coordinator can't read what they say, or their
+    assignor tells them more than partitions, which would be lost. An empty one is of no account."""
+    classic = registry.find(turn, group_id)
+    if classic is None or not classic.members:
+        return Draft(ConsumerGroup(group_id), is_new=True)
+    options = registry.options
+    may_grow = options.migration_policy.may_upgrade and len(classic.members) <= options.consumer_size_max
+    is_of_consumers = classic.protocol_type == CONSUMER_TYPE
+    return _convert(registry.consumers, classic) if may_grow and is_of_consumers else None
+
+
+def _convert(consumers: ConsumerGroups, classic: ClassicGroup) -> Draft | None:
+    spoken = {
+        member_id: (_subscription(classic, member), read_assignment(member.assignment))
+        for member_id, member in classic.members.items()
+    }
+    about: dict[str, ConsumerMember] = {}
+    owned: dict[str, Partitions] = {}
+    told: dict[str, Partitions] = {}
+    taken: set[TopicPartition] = set()
+    for member_id, (subscription, assignment) in spoken.items():
+        if subscription is None or assignment is None or assignment.user_data:
+            return None
+        about[member_id] = _about(classic.members[member_id], subscription)
+        told[member_id] = consumers.ids_of(assignment.partitions)
+        owned[member_id] = consumers.ids_of(subscription.owned) - taken
+        taken |= owned[member_id]
+    epoch = max(classic.generation_id, FIRST_EPOCH)
+    current: dict[str, CurrentAssignment] = {}
+    for member_id, mine in owned.items():
+        # Clients assign, and may give a partition to two members.
+        assigned = told[member_id] - (taken - mine)
+        taken |= assigned
+        revoking = mine - assigned
+        current[member_id] = CurrentAssignment(
+            epoch=epoch,
+            previous_epoch=epoch,
+            state=MemberState.UNREVOKED_PARTITIONS if revoking else MemberState.STABLE,
+            assigned=dict.fromkeys(assigned, epoch),
+            revoking=dict.fromkeys(revoking, epoch),
+        )
+    topics_hash = consumers.hash_of({name for one in about.values() for name in one.topics})
+    records = tuple(_records(classic.group_id, GroupEpoch(epoch, topics_hash), about, current))
+    group = ConsumerGroup(classic.group_id)
+    for key, value in records:
+        group.take(key, value)
+    return Draft(group, converted=records)
+
+
+def _subscription(classic: ClassicGroup, member: GroupMember) -> Subscription | None:
+    """Return what a member says; before its first generation it may not speak the group's protocol."""
+    spoken = dict(member.protocols)
+    first = next(iter(spoken.values()), b"")
+    return read_subscription(spoken.get(classic.protocol or "", first))
+
+
+def _about(member: GroupMember, subscription: Subscription) -> ConsumerMember:
+    return ConsumerMember(
+        instance_id=member.instance_id,
+        rack_id=subscription.rack_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        topics=tuple(sorted(subscription.topics)),
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        classic=ClassicMember(member.session_timeout_ms, member.protocols),
+    )
+
+
+def _records(
+    group_id: str,
+    epoch: GroupEpoch,
+    about: dict[str, ConsumerMember],
+    current: dict[str, CurrentAssignment],
+) -> list[KeyedValue]:
+    """Return the records in the order of Kafka's."""
+
+    def key(record: ConsumerRecord, member_id: str = "") -> ConsumerGroupKey:
+        return ConsumerGroupKey(record, group_id, member_id)
+
+    return [
+        *((key(ConsumerRecord.MEMBER, name), one) for name, one in about.items()),
+        (key(ConsumerRecord.EPOCH), epoch),
+        *((key(ConsumerRecord.TARGET, name), by_topic(one.assigned)) for name, one in current.items()),
+        (key(ConsumerRecord.TARGET_EPOCH), TargetEpoch(epoch.epoch)),
+        *((key(ConsumerRecord.CURRENT, name), one) for name, one in current.items()),
+    ]
+
+
+def make_way(registry: Registry, turn: Turn, draft: Draft) -> None:
+    """Take the group of the classic protocol away, if there is one: its members are the draft's, or it has
+    none. The sessions of those that stay begin again."""
+    group_id = draft.group.group_id
+    classic = registry.find(turn, group_id) if draft.was_made else registry.live.get(group_id)
+    if draft.was_made:
+        turn.records += registry.consumers.store.tombstones(group_id)
+    if classic is not None:
+        registry.take_away(turn, classic)
+    if draft.converted:
+        for member_id, member in draft.members().items():
+            keep_alive(registry, turn, group_id, member_id, member)
