@@ -8,7 +8,7 @@ from pydantic import Field
 
 from admin_api.http.models import View, optional_timestamp
 from springtide.contract.groups import (
-    Awaited,
+    AwaitedStep,
     GroupRebalance,
     MovedPartition,
     MovedPartitions,
@@ -87,7 +87,7 @@ class AwaitedView(View):
     what: str = Field(examples=["to give up 3 partitions, from host /10.0.0.12"])
 
     @classmethod
-    def of_told(cls, told: Awaited) -> AwaitedView:
+    def of_told(cls, told: AwaitedStep) -> AwaitedView:
         return cls(
             member_id=told.member_id or None, since=optional_timestamp(told.since_ms) or "", what=told.what
         )

@@ -59,16 +59,16 @@ _TOPIC_BYTES_MIN = 18
 _PROTOCOL_BYTES_MIN = 3
 
 
-class TopicPartition(NamedTuple):
+class TopicIdPartition(NamedTuple):
     topic_id: UUID
     partition: int
 
 
-Partitions: TypeAlias = frozenset[TopicPartition]
+Partitions: TypeAlias = frozenset[TopicIdPartition]
 PartitionsByTopic: TypeAlias = Mapping[UUID, tuple[int, ...]]
 """Of each topic its partitions, sorted, and none without. So targets are: all those of a group have as many
 partitions as there are, and a value for each costs ten times as much."""
-StampedPartitions: TypeAlias = Mapping[TopicPartition, int]
+StampedPartitions: TypeAlias = Mapping[TopicIdPartition, int]
 """Of each partition the epoch at which its member got it (KIP-1251)."""
 
 
@@ -138,15 +138,15 @@ ConsumerValue: TypeAlias = (
 )
 
 
-def by_topic(partitions: Iterable[TopicPartition]) -> dict[UUID, tuple[int, ...]]:
+def by_topic(partitions: Iterable[TopicIdPartition]) -> dict[UUID, tuple[int, ...]]:
     found: defaultdict[UUID, set[int]] = defaultdict(set)
     for topic_id, partition in partitions:
         found[topic_id].add(partition)
     return {topic_id: tuple(sorted(own)) for topic_id, own in found.items()}
 
 
-def each_partition(partitions: PartitionsByTopic) -> Iterator[TopicPartition]:
-    return (TopicPartition(topic_id, one) for topic_id, own in partitions.items() for one in own)
+def each_partition(partitions: PartitionsByTopic) -> Iterator[TopicIdPartition]:
+    return (TopicIdPartition(topic_id, one) for topic_id, own in partitions.items() for one in own)
 
 
 # --- writing ---------------------------------------------------------------------------------------
@@ -357,15 +357,15 @@ def _read_current(reader: Reader) -> CurrentAssignment:
     )
 
 
-def _read_stamped(reader: Reader, epoch: int) -> dict[TopicPartition, int]:
+def _read_stamped(reader: Reader, epoch: int) -> dict[TopicIdPartition, int]:
     """Read partitions with their epochs; Kafka before KIP-1251 wrote none: then they are the member's."""
-    found: dict[TopicPartition, int] = {}
+    found: dict[TopicIdPartition, int] = {}
     for _ in range(reader.present_array_count(is_flexible=True, element_bytes_min=_TOPIC_BYTES_MIN)):
         topic_id, partitions = _read_topic(reader)
         epochs = _read_tag(reader, _read_nullable_numbers, None)
         if epochs is not None and len(epochs) != len(partitions):
             raise MalformedRequest(f"{len(epochs)} epochs of {len(partitions)} partitions")
-        keys = (TopicPartition(topic_id, one) for one in partitions)
+        keys = (TopicIdPartition(topic_id, one) for one in partitions)
         found.update(zip(keys, epochs or repeat(epoch, len(partitions)), strict=True))
     return found
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from coordinator.core.groups.history import Rebalance
+from coordinator.core.groups.history import NotedRebalance
 from coordinator.core.groups.machine import GroupMachine
 from coordinator.core.groups.registry import Registry
 from coordinator.core.groups.telling import told_of
@@ -37,8 +37,8 @@ class NewsOfGroups:
         self._troubles = troubles
         self._lags = lags
         #: Each with its shard's registry, those that have waited longest first.
-        self._untold: dict[Rebalance, Registry] = {}
-        self._sent: tuple[Rebalance, ...] = ()
+        self._untold: dict[NotedRebalance, Registry] = {}
+        self._sent: tuple[NotedRebalance, ...] = ()
         self._controller_epoch = -1
 
     def take(self) -> GroupNews | None:
@@ -55,7 +55,7 @@ class NewsOfGroups:
         return told if told.rebalances or told.troubles or told.lags else None
 
     def _take_rebalances(self) -> tuple[GroupRebalance, ...]:
-        sent: list[Rebalance] = []
+        sent: list[NotedRebalance] = []
         told: list[GroupRebalance] = []
         size = 0
         for rebalance, registry in self._untold.items():
@@ -81,7 +81,7 @@ class NewsOfGroups:
             self._untold.pop(rebalance, None)
         self._sent = ()
 
-    def _note(self, registry: Registry, rebalances: Iterable[Rebalance]) -> None:
+    def _note(self, registry: Registry, rebalances: Iterable[NotedRebalance]) -> None:
         for rebalance in rebalances:
             if len(rebalance.group_id) <= GROUP_ID_CHARS_MAX:
                 self._untold[rebalance] = registry

@@ -6,7 +6,7 @@ checks is Kafka's.
 
 from __future__ import annotations
 
-from coordinator.core.consumer_group_records import Partitions, TopicPartition
+from coordinator.core.consumer_group_records import Partitions, TopicIdPartition
 from coordinator.core.groups.consumer.checks import HeartbeatRefusal, refusal_of
 from coordinator.core.groups.consumer.requests import ConsumerHeartbeat, ConsumerHeartbeatReply
 from coordinator.handlers.asking import TOLD, shard_in
@@ -119,7 +119,7 @@ def _owned(message: ConsumerGroupHeartbeatRequest) -> Partitions | None:
     if message.topic_partitions is None:
         return None
     return frozenset(
-        TopicPartition(topic.topic_id, partition)
+        TopicIdPartition(topic.topic_id, partition)
         for topic in message.topic_partitions
         if topic.topic_id is not None
         for partition in topic.partitions

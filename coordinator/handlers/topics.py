@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Generic, NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
-from coordinator.core.consumer_group_records import TopicPartition
+from coordinator.core.consumer_group_records import TopicIdPartition
 from coordinator.core.groups.requests import OffsetPlace
 from springtide.contract.partition_state import TopicState
 from springtide.node.cluster_view import ClusterView
@@ -61,7 +61,7 @@ def refusal(request: Request, operation: Operation, topic: TopicState | None, as
     return absence(asked) if topic is None else ErrorCode.NONE
 
 
-def by_topic(partitions: Iterable[TopicPartition]) -> list[tuple[UUID, tuple[int, ...]]]:
+def by_topic(partitions: Iterable[TopicIdPartition]) -> list[tuple[UUID, tuple[int, ...]]]:
     """Return partitions by topic, both sorted."""
     topics: defaultdict[UUID, list[int]] = defaultdict(list)
     for topic_id, partition in sorted(partitions):

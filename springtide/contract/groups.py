@@ -53,7 +53,7 @@ class MovedPartitions(msgspec.Struct, frozen=True, array_like=True):
     partitions: tuple[MovedPartition, ...] = ()
 
 
-class Awaited(msgspec.Struct, frozen=True, array_like=True):
+class AwaitedStep(msgspec.Struct, frozen=True, array_like=True):
     """Whom a rebalance waits for. member_id: empty: for no member. what: what it is to do."""
 
     member_id: str
@@ -90,7 +90,7 @@ class GroupRebalance(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     moves: tuple[MovedPartitions, ...] = ()
     paused: int = -1
     paused_ms_max: int = -1
-    awaited: tuple[Awaited, ...] = ()
+    awaited: tuple[AwaitedStep, ...] = ()
     awaited_total: int = 0
 
 

@@ -7,21 +7,21 @@ from collections.abc import Mapping, Sequence
 from coordinator.core.groups.classic_moves import BYTES_FOLLOWED_MAX
 from coordinator.core.groups.consumer.assigning import KnownTopic
 from coordinator.core.groups.consumer.causes import changed_names, changed_topics, topic_changes
-from coordinator.core.groups.history import Cause, CauseKind
+from coordinator.core.groups.history import CauseKind, GroupCause
 from coordinator.core.groups.requests import JoinProtocol
 from coordinator.core.groups.state import ClassicGroup, GroupMember, GroupState
 from coordinator.core.groups.subscription import subscribed_topics
 from springtide.wire.consumer_protocol import owned_places
 
-DOWNGRADED = Cause(CauseKind.CONVERTED, "the group was converted to the classic protocol")
-TOO_LARGE = Cause(CauseKind.TOO_LARGE, "the group has more members than group.max.size")
+DOWNGRADED = GroupCause(CauseKind.CONVERTED, "the group was converted to the classic protocol")
+TOO_LARGE = GroupCause(CauseKind.TOO_LARGE, "the group has more members than group.max.size")
 
 
-def joined(member: GroupMember) -> Cause:
+def joined(member: GroupMember) -> GroupCause:
     return _by(CauseKind.JOINED, member, f"joined from host {member.client_host}")
 
 
-def returned(group: ClassicGroup, member: GroupMember) -> Cause:
+def returned(group: ClassicGroup, member: GroupMember) -> GroupCause:
     how = "with another subscription" if group.state is GroupState.STABLE else "before the group was stable"
     return _by(CauseKind.RETURNED, member, f"came back {how}")
 
@@ -31,7 +31,7 @@ def rejoined(
     member: GroupMember,
     protocols: tuple[JoinProtocol, ...],
     topics: Mapping[str, KnownTopic],
-) -> Cause:
+) -> GroupCause:
     """Return why a member of the group has sent JoinGroup. protocols: that it speaks now. topics: that the
     group subscribes and that exist. A leader that sees new partitions joins again, as all do that were told
     to give partitions up (KIP-429)."""
@@ -62,18 +62,18 @@ def _given_up(member: GroupMember, protocols: tuple[JoinProtocol, ...]) -> int:
     return len(set(owned_places(before)).difference(owned_places(now)))
 
 
-def left(members: Sequence[GroupMember]) -> Cause:
+def left(members: Sequence[GroupMember]) -> GroupCause:
     """Return the cause for members that left, or that an operator has removed."""
     return _of_several(CauseKind.LEFT, members, "left")
 
 
-def silent(member: GroupMember) -> Cause:
+def silent(member: GroupMember) -> GroupCause:
     session = f"{member.session_timeout_ms / 1_000:g} s"
     text = f"sent no heartbeat for {session}, its session; its last came from host {member.client_host}"
     return _by(CauseKind.SILENT, member, text)
 
 
-def absent(group: ClassicGroup, member: GroupMember) -> Cause:
+def absent(group: ClassicGroup, member: GroupMember) -> GroupCause:
     """Return the cause for a member that did not come back into a rebalance."""
     text = (
         f"from host {member.client_host} did not join again within the rebalance timeout of "
@@ -82,18 +82,18 @@ def absent(group: ClassicGroup, member: GroupMember) -> Cause:
     return _by(CauseKind.NOT_JOINED, member, text)
 
 
-def not_synced(members: Sequence[GroupMember]) -> Cause:
+def not_synced(members: Sequence[GroupMember]) -> GroupCause:
     return _of_several(CauseKind.NOT_SYNCED, members, "did not ask for its assignment in time (SyncGroup)")
 
 
-def not_written(error: str) -> Cause:
-    return Cause(CauseKind.NOT_WRITTEN, f"the assignments could not be written: {error}")
+def not_written(error: str) -> GroupCause:
+    return GroupCause(CauseKind.NOT_WRITTEN, f"the assignments could not be written: {error}")
 
 
-def _by(kind: CauseKind, member: GroupMember, what: str) -> Cause:
-    return Cause(kind, f"{member.title} {what}", member.member_id)
+def _by(kind: CauseKind, member: GroupMember, what: str) -> GroupCause:
+    return GroupCause(kind, f"{member.title} {what}", member.member_id)
 
 
-def _of_several(kind: CauseKind, members: Sequence[GroupMember], what: str) -> Cause:
+def _of_several(kind: CauseKind, members: Sequence[GroupMember], what: str) -> GroupCause:
     more = f" and {len(members) - 1} more" if len(members) > 1 else ""
-    return Cause(kind, f"{members[0].title}{more} {what}", members[0].member_id)
+    return GroupCause(kind, f"{members[0].title}{more} {what}", members[0].member_id)

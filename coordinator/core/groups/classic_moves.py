@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from coordinator.core.groups.history import NOT_KNOWN, PARTITIONS_FOLLOWED_MAX, Rebalance
+from coordinator.core.groups.history import NOT_KNOWN, PARTITIONS_FOLLOWED_MAX, NotedRebalance
 from coordinator.core.groups.state import CONSUMER_TYPE, ClassicGroup
 from springtide.wire.consumer_protocol import assigned_places, owned_places
 from springtide.wire.questions import Place
@@ -22,7 +22,7 @@ _Before = dict[Place, tuple[str, int | None]]
 
 
 def note_assignments(
-    rebalance: Rebalance, group: ClassicGroup, assignments: Mapping[str, bytes], wall_ms: int
+    rebalance: NotedRebalance, group: ClassicGroup, assignments: Mapping[str, bytes], wall_ms: int
 ) -> None:
     """Note what the leader's assignments change of those before. Groups of other clients than consumers are
     not read, nor are those with more than PARTITIONS_FOLLOWED_MAX partitions."""

@@ -71,14 +71,14 @@ def _expire_consumers(
     """Do the same for a group of the `consumer` protocol: one without members has been empty since its last
     target was made."""
     idle_since_ms = 0 if group.members else group.target.made_ms
-    kept = Kept(group.subscribed().__contains__, idle_since_ms)
+    kept = KeptOffsets(group.subscribed().__contains__, idle_since_ms)
     expired = _expired(registry, kept, offsets, expiry_ms)[:EXPIRED_PER_STEP]
     turn.records += map(tombstone, expired)
     if not group.members and len(expired) == len(offsets):
         delete_consumer_group(registry, turn, group)
 
 
-class Kept(NamedTuple):
+class KeptOffsets(NamedTuple):
     """Which offsets of a group are kept: those of a topic that may be consumed, and all of them for a time
     after idle_since_ms; 0: after each commit."""
 
@@ -86,16 +86,18 @@ class Kept(NamedTuple):
     idle_since_ms: int
 
 
-def _kept_of(group: ClassicGroup) -> Kept:
+def _kept_of(group: ClassicGroup) -> KeptOffsets:
     subscribed = group.subscribed()
     is_empty = group.state is GroupState.EMPTY
     if not is_empty and (group.state is not GroupState.STABLE or subscribed is None):
-        return Kept(lambda _: True, 0)
+        return KeptOffsets(lambda _: True, 0)
     is_idle = is_empty and group.protocol_type is not None
-    return Kept(partial(group.is_subscribed, subscribed=subscribed), group.changed_ms if is_idle else 0)
+    return KeptOffsets(
+        partial(group.is_subscribed, subscribed=subscribed), group.changed_ms if is_idle else 0
+    )
 
 
-def _expired(registry: Registry, kept: Kept, offsets: Offsets, expiry_ms: int) -> list[OffsetKey]:
+def _expired(registry: Registry, kept: KeptOffsets, offsets: Offsets, expiry_ms: int) -> list[OffsetKey]:
     """Return the offsets that have been kept long enough.
 
     An expiry that the client named counts alone. An operator's commit to a group that has long been empty is

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from coordinator.core.groups import classic_moves
-from coordinator.core.groups.history import Cause, CauseKind
+from coordinator.core.groups.history import CauseKind, GroupCause
 from coordinator.core.groups.registry import Registry, Turn
 from coordinator.core.groups.state import ClassicGroup, GroupMember, GroupState
 
 
-def note_cause(registry: Registry, turn: Turn, group: ClassicGroup, cause: Cause) -> None:
+def note_cause(registry: Registry, turn: Turn, group: ClassicGroup, cause: GroupCause) -> None:
     """Note why a group is rebalanced. What comes while its members are awaited is a further cause, unless one
     of these comes back."""
     rebalance = registry.history.under_way(group.group_id)

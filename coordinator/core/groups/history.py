@@ -52,7 +52,7 @@ class CauseKind(StrEnum):
     NOT_KNOWN = "not_known"  # a coordinator took the group over meanwhile
 
 
-class Cause(NamedTuple):
+class GroupCause(NamedTuple):
     """text: a sentence without its full stop. member_id: who did it, or empty. at_ms: Unix time."""
 
     kind: CauseKind
@@ -61,7 +61,7 @@ class Cause(NamedTuple):
     at_ms: int = NOT_KNOWN
 
 
-TAKEN_OVER: Final = Cause(
+TAKEN_OVER: Final = GroupCause(
     CauseKind.NOT_KNOWN, "not known: the group's coordinator took it over after this rebalance began"
 )
 
@@ -78,7 +78,7 @@ class Moved:
         self.places: list[tuple[Place, int]] = []
 
 
-class Rebalance:
+class NotedRebalance:
     """A rebalance. Times are Unix milliseconds; NOT_KNOWN where that is so, or it has not happened yet.
 
     generation_id: the group's generation, or its epoch. began_ms: rises from rebalance to rebalance of a
@@ -115,7 +115,7 @@ class Rebalance:
         self.assigned_ms = self.ended_ms = NOT_KNOWN
         self.is_superseded = False
         self.assignor = ""
-        self.causes: list[Cause] = []
+        self.causes: list[GroupCause] = []
         self.causes_total = 0
         self.to_move = self.moved = self.paused = self.paused_ms_max = NOT_KNOWN
         self.moves: dict[tuple[str, str], Moved] = {}
@@ -126,7 +126,7 @@ class Rebalance:
     def is_under_way(self) -> bool:
         return self.ended_ms == NOT_KNOWN
 
-    def note_cause(self, cause: Cause) -> None:
+    def note_cause(self, cause: GroupCause) -> None:
         self.causes_total += 1
         if len(self.causes) < CAUSES_KEPT_MAX:
             self.causes.append(cause)
@@ -166,37 +166,37 @@ class Rebalance:
         self.paused_ms_max = max(self.paused_ms_max, unowned_ms)
 
 
-class History:
+class RebalanceHistory:
     """changed: rebalances that have changed since they were taken. consumers_begun: how often the epoch of a
     `consumer` group was raised (Kafka's consumer-group-rebalance-count)."""
 
     __slots__ = ("_of", "_units", "changed", "consumers_begun")
 
     def __init__(self) -> None:
-        self.changed: dict[Rebalance, None] = {}
+        self.changed: dict[NotedRebalance, None] = {}
         self.consumers_begun = 0
         #: By group, those that changed longest ago first; the oldest rebalance of each first.
-        self._of: dict[str, deque[Rebalance]] = {}
+        self._of: dict[str, deque[NotedRebalance]] = {}
         self._units = 0
 
-    def of(self, group_id: str) -> tuple[Rebalance, ...]:
+    def of(self, group_id: str) -> tuple[NotedRebalance, ...]:
         """Return a group's rebalances, the oldest first."""
         return tuple(self._of.get(group_id, ()))
 
-    def last(self, group_id: str) -> Rebalance | None:
+    def last(self, group_id: str) -> NotedRebalance | None:
         found = self._of.get(group_id)
         return found[-1] if found else None
 
-    def all(self) -> list[Rebalance]:
+    def all(self) -> list[NotedRebalance]:
         """Return the last rebalance of each group, and then all others."""
         before = [one for found in self._of.values() for one in islice(found, len(found) - 1)]
         return [found[-1] for found in self._of.values()] + before
 
-    def under_way(self, group_id: str) -> Rebalance | None:
+    def under_way(self, group_id: str) -> NotedRebalance | None:
         last = self.last(group_id)
         return last if last is not None and last.is_under_way else None
 
-    def begin(self, group_id: str, generation_id: int, at_ms: int) -> Rebalance:
+    def begin(self, group_id: str, generation_id: int, at_ms: int) -> NotedRebalance:
         """Begin a rebalance, which ends one that is under way."""
         last = self.last(group_id)
         if last is not None:
@@ -204,20 +204,20 @@ class History:
             if last.is_under_way:
                 last.is_superseded = True
                 self.end(last, at_ms)
-        rebalance = Rebalance(group_id, generation_id, at_ms)
+        rebalance = NotedRebalance(group_id, generation_id, at_ms)
         self._keep(rebalance)
         return rebalance
 
-    def take_over(self, group_id: str, generation_id: int, *, ended_ms: int) -> Rebalance:
+    def take_over(self, group_id: str, generation_id: int, *, ended_ms: int) -> NotedRebalance:
         """Note the last rebalance of a group that another coordinator had before. ended_ms: NOT_KNOWN: it is
         under way."""
-        rebalance = Rebalance(group_id, generation_id, NOT_KNOWN)
+        rebalance = NotedRebalance(group_id, generation_id, NOT_KNOWN)
         rebalance.ended_ms = ended_ms
         rebalance.note_cause(TAKEN_OVER)
         self._keep(rebalance)
         return rebalance
 
-    def _keep(self, rebalance: Rebalance) -> None:
+    def _keep(self, rebalance: NotedRebalance) -> None:
         found = self._of.setdefault(rebalance.group_id, deque())
         if len(found) >= REBALANCES_KEPT_MAX:
             self._drop(found)
@@ -225,12 +225,12 @@ class History:
         self._units += rebalance.units
         self.note(rebalance)
 
-    def _drop(self, found: deque[Rebalance]) -> None:
+    def _drop(self, found: deque[NotedRebalance]) -> None:
         gone = found.popleft()
         self._units -= gone.units
         self.changed.pop(gone, None)
 
-    def note(self, rebalance: Rebalance) -> None:
+    def note(self, rebalance: NotedRebalance) -> None:
         """Take in that a rebalance has changed. What there is no more room for is forgotten, of the groups
         first whose rebalances changed longest ago."""
         self.changed[rebalance] = None
@@ -245,7 +245,7 @@ class History:
             if not self._of[group_id]:
                 del self._of[group_id]
 
-    def end(self, rebalance: Rebalance, at_ms: int) -> None:
+    def end(self, rebalance: NotedRebalance, at_ms: int) -> None:
         rebalance.ended_ms = max(at_ms, rebalance.began_ms)
         self.note(rebalance)
 

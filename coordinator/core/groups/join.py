@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from coordinator.core.groups import causes
 from coordinator.core.groups.explaining import note_cause, note_end, note_generation
-from coordinator.core.groups.history import Cause
+from coordinator.core.groups.history import GroupCause
 from coordinator.core.groups.options import (
     AGAIN_MS_MIN,
     NEW_MEMBER_TIMEOUT_MS,
@@ -211,7 +211,7 @@ def resume(registry: Registry, turn: Turn, group_id: str) -> None:
         rebalance(registry, turn, group, causes.DOWNGRADED)
 
 
-def rebalance(registry: Registry, turn: Turn, group: ClassicGroup, cause: Cause) -> None:
+def rebalance(registry: Registry, turn: Turn, group: ClassicGroup, cause: GroupCause) -> None:
     """Begin a rebalance, or end the present one if all members are back. cause: for people."""
     note_cause(registry, turn, group, cause)
     if group.state is GroupState.PREPARING:

@@ -15,7 +15,7 @@ from coordinator.core.groups.classic_moves import release
 from coordinator.core.groups.consumer.groups import ConsumerChanged, ConsumerGroups
 from coordinator.core.groups.consumer.settings import GroupSettings, settings_of
 from coordinator.core.groups.consumer.state import ConsumerGroup
-from coordinator.core.groups.history import History
+from coordinator.core.groups.history import RebalanceHistory
 from coordinator.core.groups.options import GroupOptions
 from coordinator.core.groups.requests import JoinGroupReply, JoinProtocol, SyncGroupReply
 from coordinator.core.groups.state import ClassicGroup, GroupMember, GroupState, bytes_of
@@ -127,7 +127,7 @@ class Registry:
         self.live: dict[str, ClassicGroup] = {}
         self.members = 0
         self.protocol_bytes = 0
-        self.history = History()
+        self.history = RebalanceHistory()
         #: The last generation of groups whose deletion may still be refused: a new one must not repeat it.
         self.deleted: dict[str, int] = {}
         #: The groups that the present look for expired offsets has not come to.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from coordinator.core.groups import causes
 from coordinator.core.groups.explaining import note_silence
-from coordinator.core.groups.history import Cause
+from coordinator.core.groups.history import GroupCause
 from coordinator.core.groups.join import complete_join_if_all_are_back, rebalance
 from coordinator.core.groups.registry import Registry, SessionTimer, Turn
 from coordinator.core.groups.requests import (
@@ -90,7 +90,7 @@ def on_session_timer(registry: Registry, turn: Turn, group: ClassicGroup, due: S
     _after_loss(registry, turn, group, cause)
 
 
-def _after_loss(registry: Registry, turn: Turn, group: ClassicGroup, cause: Cause | None) -> None:
+def _after_loss(registry: Registry, turn: Turn, group: ClassicGroup, cause: GroupCause | None) -> None:
     """Begin a rebalance because members were lost; without a cause only pending members are gone, and the
     others may now be complete."""
     if cause is not None:

@@ -39,7 +39,7 @@ class Subscription(NamedTuple):
     rack_id: str | None = None
 
 
-class Assignment(NamedTuple):
+class MemberAssignment(NamedTuple):
     """user_data: of the assignor, for its member."""
 
     partitions: frozenset[NamedPartition]
@@ -56,9 +56,9 @@ def read_subscription(metadata: bytes) -> Subscription | None:
     return _whole(_read_subscription, metadata)
 
 
-def read_assignment(assignment: bytes) -> Assignment | None:
+def read_assignment(assignment: bytes) -> MemberAssignment | None:
     """Return a consumer's assignment, None if it is not one. No bytes are none: it has not been assigned."""
-    return _whole(_read_assignment, assignment) if assignment else Assignment(frozenset(), b"")
+    return _whole(_read_assignment, assignment) if assignment else MemberAssignment(frozenset(), b"")
 
 
 def write_assignment(partitions: Iterable[NamedPartition], version: int) -> bytes:
@@ -100,10 +100,10 @@ def _read_subscription(reader: Reader) -> Subscription:
     return Subscription(version, topics, owned, rack_id)
 
 
-def _read_assignment(reader: Reader) -> Assignment:
+def _read_assignment(reader: Reader) -> MemberAssignment:
     reader.int16()
     partitions = _read_partitions(reader)
-    return Assignment(partitions, bytes(reader.nullable_view(is_flexible=False) or b""))
+    return MemberAssignment(partitions, bytes(reader.nullable_view(is_flexible=False) or b""))
 
 
 def _read_partitions(reader: Reader) -> frozenset[NamedPartition]:

@@ -7,12 +7,12 @@ from functools import partial
 from itertools import chain
 
 from coordinator.core.groups.consumer.state import AWAY, ConsumerGroup, Member, MemberState
-from coordinator.core.groups.history import ID_CHARS_MAX, CauseKind, Rebalance
+from coordinator.core.groups.history import ID_CHARS_MAX, CauseKind, NotedRebalance
 from coordinator.core.groups.registry import Registry
 from coordinator.core.groups.state import ClassicGroup, GroupMember, GroupState
 from springtide.contract.groups import (
     AWAITED_TOLD_MAX,
-    Awaited,
+    AwaitedStep,
     GroupRebalance,
     MovedPartition,
     MovedPartitions,
@@ -23,9 +23,9 @@ from springtide.contract.groups import (
 _Awaited = tuple[str, int, Callable[[], str]]
 
 
-def told_of(registry: Registry, rebalance: Rebalance) -> GroupRebalance:
+def told_of(registry: Registry, rebalance: NotedRebalance) -> GroupRebalance:
     awaited = list(_awaited(registry, rebalance)) if rebalance.is_under_way else []
-    told = [Awaited(one[:ID_CHARS_MAX], since, what()) for one, since, what in awaited[:AWAITED_TOLD_MAX]]
+    told = [AwaitedStep(one[:ID_CHARS_MAX], since, what()) for one, since, what in awaited[:AWAITED_TOLD_MAX]]
     first = next(iter(rebalance.causes), None)
     return GroupRebalance(
         group_id=rebalance.group_id,
@@ -60,7 +60,7 @@ def told_of(registry: Registry, rebalance: Rebalance) -> GroupRebalance:
     )
 
 
-def _awaited(registry: Registry, rebalance: Rebalance) -> Iterator[_Awaited]:
+def _awaited(registry: Registry, rebalance: NotedRebalance) -> Iterator[_Awaited]:
     classic = registry.live.get(rebalance.group_id)
     if classic is not None and classic.state is not GroupState.EMPTY:
         return _of_classic(classic, rebalance)
@@ -68,7 +68,7 @@ def _awaited(registry: Registry, rebalance: Rebalance) -> Iterator[_Awaited]:
     return iter(()) if group is None else _of_consumers(registry, group, rebalance)
 
 
-def _of_classic(group: ClassicGroup, rebalance: Rebalance) -> Iterator[_Awaited]:
+def _of_classic(group: ClassicGroup, rebalance: NotedRebalance) -> Iterator[_Awaited]:
     if group.state is GroupState.COMPLETING and group.leader is not None:
         yield (
             group.leader,
@@ -93,7 +93,7 @@ def _again(member: GroupMember) -> str:
     return f"to join again (JoinGroup), from host {member.client_host}"
 
 
-def _of_consumers(registry: Registry, group: ConsumerGroup, rebalance: Rebalance) -> Iterator[_Awaited]:
+def _of_consumers(registry: Registry, group: ConsumerGroup, rebalance: NotedRebalance) -> Iterator[_Awaited]:
     """Members that have to give partitions up come first: others wait for them."""
     live = registry.consumers.live_group(group.group_id)
     if group.is_due:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import count
 
-from coordinator.core.consumer_group_records import TopicPartition
+from coordinator.core.consumer_group_records import TopicIdPartition
 from coordinator.core.groups.requests import (
     JoinedMember,
     JoinGroupReply,
@@ -61,8 +61,8 @@ class ClassicClient:
     def _lose(self) -> None:
         """Drop its partitions, and join again."""
         self.epoch = -1
-        self.owned: set[TopicPartition] = set()
-        self.giving_up: set[TopicPartition] = set()
+        self.owned: set[TopicIdPartition] = set()
+        self.giving_up: set[TopicIdPartition] = set()
         self.step = JOIN
         self.called_ms: int | None = None
         self.last_ok_ms = 0
@@ -71,7 +71,7 @@ class ClassicClient:
         self.assignments: dict[str, bytes] = {}
 
     @property
-    def believes(self) -> set[TopicPartition]:
+    def believes(self) -> set[TopicIdPartition]:
         """Return what it consumes: nothing once its session may be over, or the time for its next step. The
         rebalance may have begun a session before it heard of it. A JoinGroup that waits needs no session."""
         now_ms = self.desk.now_ms
@@ -177,7 +177,7 @@ class ClassicClient:
         if self.is_eager:
             self.giving_up = set(self.owned)
 
-    def _take(self, assigned: set[TopicPartition]) -> None:
+    def _take(self, assigned: set[TopicIdPartition]) -> None:
         self.giving_up = self.owned - assigned
         self.owned |= assigned
         self.step, self.called_ms = STABLE, None

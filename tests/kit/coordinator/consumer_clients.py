@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import count
 from typing import Any
 
-from coordinator.core.consumer_group_records import TopicPartition
+from coordinator.core.consumer_group_records import TopicIdPartition
 from coordinator.core.groups.consumer.requests import JOINING, LEAVING, ConsumerHeartbeatReply
 from coordinator.core.groups.consumer.state import AWAY
 from springtide.wire.errors import ErrorCode
@@ -48,15 +48,15 @@ class ConsumerClient:
 
     def _forget(self) -> None:
         self.epoch = JOINING
-        self.owned: set[TopicPartition] = set()
-        self.shown: frozenset[TopicPartition] | None = None
-        self.giving_up: set[TopicPartition] = set()
+        self.owned: set[TopicIdPartition] = set()
+        self.shown: frozenset[TopicIdPartition] | None = None
+        self.giving_up: set[TopicIdPartition] = set()
         self.told_ms = 0
         self.last_ok_ms = 0
         self.must_say_all = True
 
     @property
-    def believes(self) -> set[TopicPartition]:
+    def believes(self) -> set[TopicIdPartition]:
         """Return what it consumes: nothing once its session may be over, or the time within which it was to
         give something up."""
         now_ms = self.desk.now_ms
@@ -121,7 +121,7 @@ class ConsumerClient:
             if reply.assigned is not None:
                 self._take(set(reply.assigned))
 
-    def _take(self, assigned: set[TopicPartition]) -> None:
+    def _take(self, assigned: set[TopicIdPartition]) -> None:
         if not self.giving_up and self.owned - assigned:
             self.told_ms = self.desk.now_ms
         self.giving_up = self.owned - assigned

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
-from coordinator.core.consumer_group_records import Partitions, TopicPartition, each_partition
+from coordinator.core.consumer_group_records import Partitions, TopicIdPartition, each_partition
 from coordinator.core.groups.consumer.assigning import KnownTopic, TargetQuestion
 from coordinator.core.groups.consumer.groups import LiveGroup
 from coordinator.core.groups.consumer.patterns import Pattern, PatternQuestion
@@ -39,7 +39,7 @@ def topic(name: str, partitions: int, number: int = 0) -> KnownTopic:
 
 
 def some(of: KnownTopic, *partitions: int) -> Partitions:
-    return frozenset(TopicPartition(of.topic_id, partition) for partition in partitions)
+    return frozenset(TopicIdPartition(of.topic_id, partition) for partition in partitions)
 
 
 def metadata(*topics: str, owned: Iterable[tuple[str, int]] = (), version: int = 3) -> bytes:
@@ -172,10 +172,10 @@ class ConsumerDesk(GroupDesk):
         assignment = read_assignment(reply.assignment)
         assert assignment is not None
         return frozenset(
-            TopicPartition(self.topics[name].topic_id, number) for name, number in assignment.partitions
+            TopicIdPartition(self.topics[name].topic_id, number) for name, number in assignment.partitions
         )
 
-    def named(self, partitions: Iterable[TopicPartition]) -> list[tuple[str, int]]:
+    def named(self, partitions: Iterable[TopicIdPartition]) -> list[tuple[str, int]]:
         names = {one.topic_id: one.name for one in self.topics.values()}
         return [(names[one.topic_id], one.partition) for one in partitions if one.topic_id in names]
 

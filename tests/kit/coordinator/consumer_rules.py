@@ -5,8 +5,8 @@ K3 (what clients believe), K5 (it comes to rest) and K8 (commits) are the walk's
 
 from __future__ import annotations
 
-from coordinator.core.consumer_group_records import ConsumerMember, TopicPartition, each_partition
-from coordinator.core.groups.consumer.draft import Draft
+from coordinator.core.consumer_group_records import ConsumerMember, TopicIdPartition, each_partition
+from coordinator.core.groups.consumer.draft import GroupDraft
 from coordinator.core.groups.consumer.state import AWAY, FIRST_EPOCH, ConsumerGroup
 from coordinator.core.groups.consumer.store import bytes_of
 from coordinator.core.groups.consumer.targets import preferred_assignor
@@ -56,7 +56,7 @@ def check_counts(registry: Registry) -> None:
 
 def check_owners(group: ConsumerGroup) -> None:
     """I30: no partition has two members that may consume it, and the index of them is right."""
-    owners: dict[TopicPartition, str] = {}
+    owners: dict[TopicIdPartition, str] = {}
     for member_id, member in group.members.items():
         current = member.current
         assert not current.assigned.keys() & current.revoking.keys(), "I30: both assigned and to be given up"
@@ -88,7 +88,7 @@ def check_target(registry: Registry, group: ConsumerGroup) -> None:
     if group.is_due or live is None or live.topics_version != consumers.topics_version:
         return
     subscribed = {
-        member_id: consumers.topics_of(Draft(group), member_id, member.about)
+        member_id: consumers.topics_of(GroupDraft(group), member_id, member.about)
         for member_id, member in group.members.items()
     }
     given = [one for member in group.members.values() for one in each_partition(member.target)]

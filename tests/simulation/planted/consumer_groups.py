@@ -11,7 +11,7 @@ from coordinator.core.consumer_group_records import (
     ConsumerMember,
     CurrentAssignment,
     Partitions,
-    TopicPartition,
+    TopicIdPartition,
     each_partition,
 )
 from coordinator.core.group_records import ConsumerRecord
@@ -26,7 +26,7 @@ from coordinator.core.groups.consumer import (
 )
 from coordinator.core.groups.consumer.assigning import Answer, AskedMember, TargetQuestion
 from coordinator.core.groups.consumer.commits import check_member_epoch
-from coordinator.core.groups.consumer.draft import Draft
+from coordinator.core.groups.consumer.draft import GroupDraft
 from coordinator.core.groups.consumer.groups import ConsumerGroups, Who
 from coordinator.core.groups.consumer.patterns import PatternAnswer, PatternQuestion
 from coordinator.core.groups.consumer.placing import Placing
@@ -38,7 +38,7 @@ from coordinator.core.groups.consumer.targets import on_target_answered, write
 from coordinator.core.groups.registry import Registry, Turn
 from coordinator.core.groups.requests import CommitOffsets, SyncGroup
 from coordinator.core.groups.state import ClassicGroup
-from coordinator.core.groups.subscription import Assignment, Subscription, read_subscription
+from coordinator.core.groups.subscription import MemberAssignment, Subscription, read_subscription
 from coordinator.core.machine import ShardRecord
 from springtide.wire.errors import ErrorCode
 from tests.simulation.planted.plant import Patches, plant
@@ -59,12 +59,12 @@ PLACE = Placing._place
 
 @_plant(breaks="I30", seen="what a member has yet to give up is given to the next (crabka#521)")
 def what_is_to_be_given_up_is_free() -> Patches:
-    def is_free_for(self: Draft, member_id: str, partition: TopicPartition) -> bool:
+    def is_free_for(self: GroupDraft, member_id: str, partition: TopicIdPartition) -> bool:
         owner = self.group.owners.get(partition)
         member = None if owner is None else self.group.members[owner]
         return member is None or owner == member_id or partition in member.current.revoking
 
-    return [(Draft, "is_free_for", is_free_for)]
+    return [(GroupDraft, "is_free_for", is_free_for)]
 
 
 @_plant(breaks="I30", seen="the target's epoch is told before the member has given up what it had to")
@@ -78,7 +78,7 @@ def the_epoch_rises_before_the_revocation() -> Patches:
 
 @_plant(breaks="I30", seen="a heartbeat without owned partitions is read as one that owns none")
 def as_before_is_read_as_nothing() -> Patches:
-    def shows(owned: Partitions | None, partitions: Iterable[TopicPartition]) -> bool:
+    def shows(owned: Partitions | None, partitions: Iterable[TopicIdPartition]) -> bool:
         return owned is not None and any(partition in owned for partition in partitions)
 
     return [(reconcile, "shows", shows)]
@@ -86,7 +86,7 @@ def as_before_is_read_as_nothing() -> Patches:
 
 @_plant(breaks="I30", seen="the epoch before is right whatever the member shows")
 def the_epoch_before_is_not_compared_with_what_is_shown() -> Patches:
-    def check_epoch(draft: Draft, member_id: str, request: ConsumerHeartbeat) -> ErrorCode:
+    def check_epoch(draft: GroupDraft, member_id: str, request: ConsumerHeartbeat) -> ErrorCode:
         member = draft[member_id]
         if member is not None and 0 < request.member_epoch == member.current.previous_epoch:
             return ErrorCode.NONE
@@ -106,7 +106,7 @@ def a_late_repeat_gives_partitions_up() -> Patches:
         return RECONCILE(current, goal, SHOWN[-1])
 
     def beat(
-        registry: Registry, turn: Turn, draft: Draft, member_id: str, request: ConsumerHeartbeat
+        registry: Registry, turn: Turn, draft: GroupDraft, member_id: str, request: ConsumerHeartbeat
     ) -> object:
         SHOWN.append(request.owned)
         return BEAT(registry, turn, draft, member_id, request)
@@ -125,7 +125,7 @@ def leaving_for_a_while_clears_the_target() -> Patches:
 
 @_plant(breaks="I30", seen="each restart of a static member moves partitions")
 def the_return_of_a_static_member_assigns_anew() -> Patches:
-    def take_over(registry: Registry, turn: Turn, draft: Draft, held_by: str, member_id: str) -> None:
+    def take_over(registry: Registry, turn: Turn, draft: GroupDraft, held_by: str, member_id: str) -> None:
         TAKE_OVER(registry, turn, draft, held_by, member_id)
         member = draft.changed[member_id]
         assert isinstance(member, Member)
@@ -173,7 +173,7 @@ def a_target_of_an_older_epoch_is_taken() -> Patches:
     def answered(registry: Registry, turn: Turn, question: TargetQuestion, answer: Answer | None) -> None:
         group = registry.consumers.store.latest(question.group_id)
         if group is not None and answer is not None:
-            draft = Draft(group)
+            draft = GroupDraft(group)
             draft.retarget(question.epoch, turn.wall_ms)
             write(registry, turn, draft)
         ANSWERED(registry, turn, question, answer)
@@ -183,7 +183,7 @@ def a_target_of_an_older_epoch_is_taken() -> Patches:
 
 @_plant(breaks="I30", seen="a target brings members back that have left")
 def a_target_is_given_to_a_member_that_is_gone() -> Patches:
-    def place(self: Placing, draft: Draft, asked: AskedMember, numbers: list[int]) -> int:
+    def place(self: Placing, draft: GroupDraft, asked: AskedMember, numbers: list[int]) -> int:
         if draft[asked.member_id] is None:
             draft.changed[asked.member_id] = Member(ConsumerMember())
         return PLACE(self, draft, asked, numbers)
@@ -193,7 +193,7 @@ def a_target_is_given_to_a_member_that_is_gone() -> Patches:
 
 @_plant(breaks="I30", seen="what a pattern stands for is written though no member subscribes it any more")
 def a_pattern_that_was_given_up_is_resolved() -> Patches:
-    def subscribers(draft: Draft) -> dict[str, set[str]]:
+    def subscribers(draft: GroupDraft) -> dict[str, set[str]]:
         return {**{pattern: set() for pattern in ("u|v", ".*", "[tu]")}, **SUBSCRIBERS(draft)}
 
     return [(patterns, "subscribers_of", subscribers)]
@@ -208,7 +208,7 @@ def a_pattern_shows_what_one_of_its_subscribers_may_see() -> Patches:
         what()
         live.who = usual
 
-    def ask(registry: Registry, turn: Turn, draft: Draft) -> None:
+    def ask(registry: Registry, turn: Turn, draft: GroupDraft) -> None:
         as_one(registry, draft.group.group_id, lambda: RESOLVE(registry, turn, draft))
 
     def hear(registry: Registry, turn: Turn, question: PatternQuestion, answer: PatternAnswer | None) -> None:
@@ -262,7 +262,7 @@ def an_upgrade_keeps_the_record_of_the_generation() -> Patches:
 
 @_plant(breaks="I30", seen="members that are converted begin with nothing, while they go on consuming")
 def an_upgrade_forgets_what_its_members_have() -> Patches:
-    return [(upgrade, "read_assignment", lambda assignment: Assignment(frozenset(), b""))]
+    return [(upgrade, "read_assignment", lambda assignment: MemberAssignment(frozenset(), b""))]
 
 
 @_plant(breaks="I30", seen="what a member has not heard that it has to give up is given on (Kafka)")

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from coordinator.core.consumer_group_records import PartitionsByTopic, TopicPartition
+from coordinator.core.consumer_group_records import PartitionsByTopic, TopicIdPartition
 
 
 class KnownTopic(NamedTuple):
@@ -22,8 +22,8 @@ class KnownTopic(NamedTuple):
     topic_id: UUID
     partitions: int
 
-    def all(self) -> list[TopicPartition]:
-        return [TopicPartition(self.topic_id, partition) for partition in range(self.partitions)]
+    def all(self) -> list[TopicIdPartition]:
+        return [TopicIdPartition(self.topic_id, partition) for partition in range(self.partitions)]
 
 
 class Subscriber(NamedTuple):

@@ -17,14 +17,14 @@ from msgspec.structs import replace
 from coordinator.core.consumer_group_records import ClassicMember, ConsumerMember, each_partition
 from coordinator.core.groups.consumer import causes
 from coordinator.core.groups.consumer.downgrade import downgrade, is_calm, may_downgrade
-from coordinator.core.groups.consumer.draft import Draft
+from coordinator.core.groups.consumer.draft import GroupDraft
 from coordinator.core.groups.consumer.groups import ConsumerChanged, LiveMember, NextStep, Who
 from coordinator.core.groups.consumer.heartbeat import advance, settle, take_over
 from coordinator.core.groups.consumer.leaving import check_seat, let_go
 from coordinator.core.groups.consumer.sessions import keep_alive, watch_next_step
 from coordinator.core.groups.consumer.state import ConsumerGroup, Member, MemberState
 from coordinator.core.groups.explaining import note_end
-from coordinator.core.groups.history import Cause
+from coordinator.core.groups.history import GroupCause
 from coordinator.core.groups.join import check_join, rebalance
 from coordinator.core.groups.options import MigrationPolicy
 from coordinator.core.groups.registry import Registry, Turn, joined
@@ -55,7 +55,7 @@ def join(registry: Registry, turn: Turn, request: JoinGroup, group: ConsumerGrou
         error = ErrorCode.MEMBER_ID_REQUIRED
     member_id = request.member_id or request.new_member_id
     if error is ErrorCode.NONE and subscription is not None:
-        error = _join(registry, turn, Draft(group), member_id, request, subscription)
+        error = _join(registry, turn, GroupDraft(group), member_id, request, subscription)
     if error is not ErrorCode.NONE:
         turn.reply(request.token, JoinGroupReply(error, member_id))
 
@@ -93,7 +93,7 @@ def _fits(registry: Registry, group: ConsumerGroup, request: JoinGroup) -> bool:
 def _join(
     registry: Registry,
     turn: Turn,
-    draft: Draft,
+    draft: GroupDraft,
     member_id: str,
     request: JoinGroup,
     said: Subscription,
@@ -131,7 +131,9 @@ def _join(
     return ErrorCode.NONE
 
 
-def _join_the_last(registry: Registry, turn: Turn, draft: Draft, member_id: str, request: JoinGroup) -> None:
+def _join_the_last(
+    registry: Registry, turn: Turn, draft: GroupDraft, member_id: str, request: JoinGroup
+) -> None:
     """Let a member join that took the instance of the last one of the other protocol: the group goes on with
     the classic protocol. There is no rebalance if each member has its part of the target, and the member can
     be told that it leads and has nothing to assign (KIP-814): without a leader that knows of it no client
@@ -227,7 +229,7 @@ def leave(registry: Registry, turn: Turn, request: LeaveGroup, group: ConsumerGr
     if registry.consumers.topics is None:
         turn.reply(request.token, LeaveGroupReply(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
         return
-    gone: dict[str, Cause] = {}
+    gone: dict[str, GroupCause] = {}
     errors = []
     for leaver in request.leavers:
         member_id = leaver.member_id

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coordinator.core.consumer_group_records import TopicPartition
+from coordinator.core.consumer_group_records import TopicIdPartition
 from coordinator.core.groups.consumer.groups import ConsumerGroups
 from coordinator.core.groups.consumer.state import ConsumerGroup, Member
 from coordinator.core.groups.consumer.store import ConsumerStore
@@ -59,9 +59,9 @@ def stale(member: Member) -> ErrorCode:
     return ErrorCode.ILLEGAL_GENERATION if is_classic else ErrorCode.STALE_MEMBER_EPOCH
 
 
-def _partition(consumers: ConsumerGroups, place: OffsetPlace) -> TopicPartition | None:
+def _partition(consumers: ConsumerGroups, place: OffsetPlace) -> TopicIdPartition | None:
     topic_id = place.topic_id
     if topic_id is None:
         known = (consumers.topics or {}).get(place.topic)
         topic_id = None if known is None else known.topic_id
-    return None if topic_id is None else TopicPartition(topic_id, place.partition)
+    return None if topic_id is None else TopicIdPartition(topic_id, place.partition)

@@ -10,7 +10,9 @@ the member that is gone would wait for the next change of the group. (In Kafka t
 from __future__ import annotations
 
 from coordinator.core.consumer_group_records import ConsumerMember
-from coordinator.core.groups.consumer.draft import Draft
+from coordinator.core.groups.classic_moves import release
+from coordinator.core.groups.consumer.draft import GroupDraft
+from coordinator.core.groups.consumer.following import held_by
 from coordinator.core.groups.consumer.groups import ConsumerChanged, NextTarget
 from coordinator.core.groups.consumer.sessions import forget_member
 from coordinator.core.groups.consumer.state import MemberState
@@ -20,7 +22,7 @@ from coordinator.core.groups.state import CONSUMER_TYPE, ClassicGroup, GroupMemb
 from coordinator.core.groups.subscription import read_subscription, write_assignment
 
 
-def may_downgrade(registry: Registry, draft: Draft) -> bool:
+def may_downgrade(registry: Registry, draft: GroupDraft) -> bool:
     """Return whether the members that the draft has may go on with the classic protocol: they all speak
     it."""
     members, options = draft.members().values(), registry.options
@@ -28,7 +30,7 @@ def may_downgrade(registry: Registry, draft: Draft) -> bool:
     return is_allowed and all(member.about.classic is not None for member in members)
 
 
-def is_calm(draft: Draft) -> bool:
+def is_calm(draft: GroupDraft) -> bool:
     """Return whether each member has its part of a target that is not due."""
     epoch = draft.target.epoch
     return epoch == draft.epoch and all(
@@ -37,7 +39,7 @@ def is_calm(draft: Draft) -> bool:
     )
 
 
-def downgrade(registry: Registry, turn: Turn, draft: Draft, leader: str | None = None) -> ClassicGroup:
+def downgrade(registry: Registry, turn: Turn, draft: GroupDraft, leader: str | None = None) -> ClassicGroup:
     """Return the group, which lives here from now on. leader: None where the caller begins a rebalance."""
     group_id, consumers = draft.group.group_id, registry.consumers
     group = ClassicGroup(group_id, changed_ms=turn.wall_ms)
@@ -53,6 +55,9 @@ def downgrade(registry: Registry, turn: Turn, draft: Draft, leader: str | None =
         version = 0 if subscription is None else subscription.version
         has = (*member.current.assigned, *member.current.revoking)
         classic.assignment = write_assignment(consumers.names_of(has), version)
+    for member_id in draft.group.members.keys() - draft.members().keys():
+        has = tuple(held_by(draft.group.members[member_id]))
+        release(group, member_id, write_assignment(consumers.names_of(has), 0), turn.wall_ms)
     for member_id in tuple(consumers.live_group(group_id).members):
         forget_member(registry, turn, group_id, member_id)
     consumers.live.pop(group_id, None)

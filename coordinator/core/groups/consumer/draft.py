@@ -13,7 +13,7 @@ from coordinator.core.consumer_group_records import (
     GroupEpoch,
     ResolvedPattern,
     TargetEpoch,
-    TopicPartition,
+    TopicIdPartition,
 )
 from coordinator.core.group_records import ConsumerGroupKey, ConsumerRecord
 from coordinator.core.groups.consumer.state import ConsumerGroup, Member
@@ -21,7 +21,7 @@ from coordinator.core.groups.consumer.state import ConsumerGroup, Member
 KeyedValue: TypeAlias = tuple[ConsumerGroupKey, ConsumerValue | None]
 
 
-class Draft:
+class GroupDraft:
     """group: as the records have it. is_new: it has none yet. converted: the records that make a group of
     the classic protocol this one (upgrade.py); they are not written yet. changed: members that are, None:
     those that go. resolved: patterns that are anew. The rest: see ConsumerGroup."""
@@ -47,7 +47,7 @@ class Draft:
         merged = {**self.group.members, **self.changed}
         return {member_id: member for member_id, member in merged.items() if member is not None}
 
-    def is_free_for(self, member_id: str, partition: TopicPartition) -> bool:
+    def is_free_for(self, member_id: str, partition: TopicIdPartition) -> bool:
         """Return whether no other member has the partition, or has yet to give it up. What the member itself
         has yet to give up is free for it (KAFKA-16147)."""
         owner = self.group.owners.get(partition)
@@ -132,5 +132,5 @@ class Draft:
         self.target = TargetEpoch(epoch, made_ms)
 
 
-def _holds(current: CurrentAssignment, partition: TopicPartition) -> bool:
+def _holds(current: CurrentAssignment, partition: TopicIdPartition) -> bool:
     return partition in current.assigned or partition in current.revoking

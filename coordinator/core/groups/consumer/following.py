@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from heapq import nsmallest
 from itertools import islice
 
-from coordinator.core.consumer_group_records import TopicPartition
-from coordinator.core.groups.consumer.draft import Draft
+from coordinator.core.consumer_group_records import TopicIdPartition
+from coordinator.core.groups.consumer.draft import GroupDraft
 from coordinator.core.groups.consumer.groups import LiveGroup
 from coordinator.core.groups.consumer.state import AWAY, ConsumerGroup, Member, MemberState
 from coordinator.core.groups.history import (
@@ -19,14 +19,14 @@ from coordinator.core.groups.history import (
     NOT_KNOWN,
     PARTITIONS_FOLLOWED_MAX,
     PLACES_KEPT_MAX,
-    Cause,
     CauseKind,
-    Rebalance,
+    GroupCause,
+    NotedRebalance,
 )
 from coordinator.core.groups.registry import Registry, Turn
 
 
-def note_cause(registry: Registry, turn: Turn, draft: Draft, cause: Cause) -> None:
+def note_cause(registry: Registry, turn: Turn, draft: GroupDraft, cause: GroupCause) -> None:
     """Note why the draft's epoch is raised. A rebalance has all causes up to its target."""
     registry.history.consumers_begun += 1
     live = registry.consumers.live_group(draft.group.group_id)
@@ -36,12 +36,12 @@ def note_cause(registry: Registry, turn: Turn, draft: Draft, cause: Cause) -> No
         _note_later(registry, turn, draft)
 
 
-def begin_target(registry: Registry, turn: Turn, draft: Draft) -> None:
+def begin_target(registry: Registry, turn: Turn, draft: GroupDraft) -> None:
     """Note that a target is asked for: what comes until it is there is a cause of the next rebalance."""
     _note_later(registry, turn, draft)
 
 
-def _note_later(registry: Registry, turn: Turn, draft: Draft) -> None:
+def _note_later(registry: Registry, turn: Turn, draft: GroupDraft) -> None:
     history, group = registry.history, draft.group
     live = registry.consumers.live_group(group.group_id)
     if not live.later:
@@ -55,7 +55,7 @@ def _note_later(registry: Registry, turn: Turn, draft: Draft) -> None:
     history.note(rebalance)
 
 
-def note_target(registry: Registry, turn: Turn, draft: Draft, assignor: str, to_move: int) -> None:
+def note_target(registry: Registry, turn: Turn, draft: GroupDraft, assignor: str, to_move: int) -> None:
     """Note a new target, which the draft has: each member has to come to its epoch."""
     history, group_id = registry.history, draft.group.group_id
     live = registry.consumers.live_group(group_id)
@@ -84,7 +84,7 @@ def note_silence(registry: Registry, turn: Turn, group_id: str, member_id: str, 
     live.last_heard[member_id] = turn.wall_ms - (turn.now_ms - heard_ms)
 
 
-def follow(registry: Registry, turn: Turn, draft: Draft) -> None:
+def follow(registry: Registry, turn: Turn, draft: GroupDraft) -> None:
     """Note what the draft's members have got and given up, and end the rebalance if all of them have what
     they are to have."""
     group_id, history = draft.group.group_id, registry.history
@@ -119,9 +119,9 @@ def _note_gained(
     registry: Registry,
     turn: Turn,
     live: LiveGroup,
-    rebalance: Rebalance | None,
+    rebalance: NotedRebalance | None,
     member_id: str,
-    gained: set[TopicPartition],
+    gained: set[TopicIdPartition],
 ) -> None:
     known = gained & live.released.keys()
     for partition in sorted(known, key=_number):
@@ -135,11 +135,13 @@ def _note_gained(
         rebalance.note_new((registry.consumers.place_of(one) for one in first), new, member_id)
 
 
-def _number(partition: TopicPartition) -> int:
+def _number(partition: TopicIdPartition) -> int:
     return partition.partition
 
 
-def _note_settled(live: LiveGroup, draft: Draft, member_id: str, member: Member | None, wall_ms: int) -> None:
+def _note_settled(
+    live: LiveGroup, draft: GroupDraft, member_id: str, member: Member | None, wall_ms: int
+) -> None:
     if member is None or is_settled(member, draft.target.epoch):
         live.unsettled.pop(member_id, None)
         return
@@ -159,7 +161,7 @@ def _current(member: Member | None) -> object:
     return None if member is None else member.current
 
 
-def held_by(member: Member | None) -> Mapping[TopicPartition, int]:
+def held_by(member: Member | None) -> Mapping[TopicIdPartition, int]:
     """Return what a member may consume. A static member that is away consumes nothing."""
     if member is None or member.current.epoch == AWAY:
         return {}
@@ -193,7 +195,7 @@ def follow_back(registry: Registry, turn: Turn, group_id: str, group: ConsumerGr
     if rebalance is None:
         return
     text = "a change of the group could not be stored, and was taken back"
-    rebalance.note_cause(Cause(CauseKind.NOT_WRITTEN, text, at_ms=turn.wall_ms))
+    rebalance.note_cause(GroupCause(CauseKind.NOT_WRITTEN, text, at_ms=turn.wall_ms))
     if group is None or not (group.is_due or live.unsettled):
         registry.history.end(rebalance, turn.wall_ms)
     else:

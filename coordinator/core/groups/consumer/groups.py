@@ -9,12 +9,12 @@ from hashlib import blake2b
 from typing import NamedTuple
 from uuid import UUID
 
-from coordinator.core.consumer_group_records import ConsumerMember, Partitions, TopicPartition
+from coordinator.core.consumer_group_records import ConsumerMember, Partitions, TopicIdPartition
 from coordinator.core.groups.consumer.assigning import KnownTopic
-from coordinator.core.groups.consumer.draft import Draft
+from coordinator.core.groups.consumer.draft import GroupDraft
 from coordinator.core.groups.consumer.placing import Placing
 from coordinator.core.groups.consumer.store import ConsumerStore
-from coordinator.core.groups.history import Cause
+from coordinator.core.groups.history import GroupCause
 from coordinator.core.groups.subscription import NamedPartition
 from springtide.wire.questions import Place
 
@@ -133,8 +133,8 @@ class LiveGroup:
         self.counted: dict[str, frozenset[Who]] = {}
         self.withheld: set[str] = set()
         self.topics_version = -1
-        self.later: list[Cause] = []
-        self.released: dict[TopicPartition, tuple[str, int]] = {}
+        self.later: list[GroupCause] = []
+        self.released: dict[TopicIdPartition, tuple[str, int]] = {}
         self.unsettled: dict[str, int] = {}
         self.last_heard: dict[str, int] = {}
         self.assigned_topics: dict[str, KnownTopic] = {}
@@ -171,7 +171,7 @@ class ConsumerGroups:
             self._names = {topic.topic_id: name for name, topic in (self.topics or {}).items()}
         return self._names
 
-    def place_of(self, partition: TopicPartition) -> Place:
+    def place_of(self, partition: TopicIdPartition) -> Place:
         """Return a partition with its topic's name, or id where that is not known."""
         topic_id, number = partition
         return self.names.get(topic_id) or str(topic_id), number
@@ -181,7 +181,7 @@ class ConsumerGroups:
         topics = self.topics or {}
         return tuple(topics[name] for name in sorted(names) if name in topics)
 
-    def topics_of(self, draft: Draft, member_id: str, about: ConsumerMember) -> tuple[KnownTopic, ...]:
+    def topics_of(self, draft: GroupDraft, member_id: str, about: ConsumerMember) -> tuple[KnownTopic, ...]:
         """Return the topics that a member can be assigned."""
         live = self.live.get(draft.group.group_id)
         is_withheld = live is not None and member_id in live.withheld
@@ -191,10 +191,10 @@ class ConsumerGroups:
         """Return those of the partitions whose topics exist."""
         topics = self.topics or {}
         return frozenset(
-            TopicPartition(topics[name].topic_id, number) for name, number in partitions if name in topics
+            TopicIdPartition(topics[name].topic_id, number) for name, number in partitions if name in topics
         )
 
-    def names_of(self, partitions: Iterable[TopicPartition]) -> list[NamedPartition]:
+    def names_of(self, partitions: Iterable[TopicIdPartition]) -> list[NamedPartition]:
         """Return those of the partitions whose topics exist, by name."""
         names = self.names
         return [(names[one.topic_id], one.partition) for one in partitions if one.topic_id in names]

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from coordinator.core.consumer_group_records import ConsumerMember, CurrentAssignment, Partitions
 from coordinator.core.groups.consumer import causes
-from coordinator.core.groups.consumer.draft import Draft
+from coordinator.core.groups.consumer.draft import GroupDraft
 from coordinator.core.groups.consumer.following import note_cause
 from coordinator.core.groups.consumer.groups import ConsumerChanged, LiveMember, Who
 from coordinator.core.groups.consumer.leaving import check_seat, leave
@@ -26,7 +26,7 @@ from coordinator.core.groups.consumer.state import AWAY, Member, MemberState
 from coordinator.core.groups.consumer.store import bytes_of
 from coordinator.core.groups.consumer.targets import assign_if_due, preferred_assignor, write
 from coordinator.core.groups.consumer.upgrade import begin, make_way
-from coordinator.core.groups.history import Cause
+from coordinator.core.groups.history import GroupCause
 from coordinator.core.groups.registry import Registry, Turn
 from springtide.wire.errors import ErrorCode
 
@@ -47,7 +47,7 @@ def _answer(registry: Registry, turn: Turn, request: ConsumerHeartbeat) -> Consu
     if group is not None and request.member_epoch < JOINING:
         error = leave(registry, turn, group, request)
         return ConsumerHeartbeatReply(error, request.member_id, request.member_epoch)
-    draft = None if group is None else Draft(group)
+    draft = None if group is None else GroupDraft(group)
     if group is None and request.member_epoch == JOINING:
         draft = begin(registry, turn, request.group_id)
     if draft is None:
@@ -67,7 +67,7 @@ def _answer(registry: Registry, turn: Turn, request: ConsumerHeartbeat) -> Consu
 
 
 def _take_seat(
-    registry: Registry, turn: Turn, draft: Draft, member_id: str, request: ConsumerHeartbeat
+    registry: Registry, turn: Turn, draft: GroupDraft, member_id: str, request: ConsumerHeartbeat
 ) -> ErrorCode:
     """Find the member of the heartbeat, or let it join: as a new one, or in the place of the process that had
     its instance before. One of the classic protocol need not have left: it can't (KAFKA-17228)."""
@@ -89,7 +89,7 @@ def _take_seat(
     return ErrorCode.NONE
 
 
-def take_over(registry: Registry, turn: Turn, draft: Draft, held_by: str, member_id: str) -> None:
+def take_over(registry: Registry, turn: Turn, draft: GroupDraft, held_by: str, member_id: str) -> None:
     """Give what a static member has, and what it is to have, to the process that comes back for it."""
     held = draft.group.members[held_by]
     assigned = dict.fromkeys(held.current.assigned, 0)
@@ -98,7 +98,7 @@ def take_over(registry: Registry, turn: Turn, draft: Draft, held_by: str, member
     forget_member(registry, turn, draft.group.group_id, held_by)
 
 
-def _check_epoch(draft: Draft, member_id: str, request: ConsumerHeartbeat) -> ErrorCode:
+def _check_epoch(draft: GroupDraft, member_id: str, request: ConsumerHeartbeat) -> ErrorCode:
     """Return FENCED_MEMBER_EPOCH for a member that does not know where it stands. The epoch before is right
     as long as the member shows nothing that it does not have: it has not heard of the present one. In a state
     of a later release a member has to show that it holds nothing."""
@@ -118,7 +118,7 @@ def _check_epoch(draft: Draft, member_id: str, request: ConsumerHeartbeat) -> Er
 
 
 def _beat(
-    registry: Registry, turn: Turn, draft: Draft, member_id: str, request: ConsumerHeartbeat
+    registry: Registry, turn: Turn, draft: GroupDraft, member_id: str, request: ConsumerHeartbeat
 ) -> ConsumerHeartbeatReply:
     before = draft[member_id]
     assert before is not None
@@ -139,7 +139,7 @@ def _beat(
 def advance(
     registry: Registry,
     turn: Turn,
-    draft: Draft,
+    draft: GroupDraft,
     member_id: str,
     about: ConsumerMember,
     who: Who,
@@ -171,7 +171,7 @@ def advance(
     return current
 
 
-def settle(registry: Registry, turn: Turn, draft: Draft, member_id: str) -> None:
+def settle(registry: Registry, turn: Turn, draft: GroupDraft, member_id: str) -> None:
     """Write the draft, of which a member is told, and let the member's timers begin again."""
     group_id, member = draft.group.group_id, draft[member_id]
     assert member is not None
@@ -210,7 +210,7 @@ def _has_room(registry: Registry, before: ConsumerMember, after: ConsumerMember)
 
 
 def _raise_epoch(
-    registry: Registry, turn: Turn, draft: Draft, member_id: str, before: ConsumerMember | None
+    registry: Registry, turn: Turn, draft: GroupDraft, member_id: str, before: ConsumerMember | None
 ) -> None:
     """Raise the group's epoch, once, if anything changes what has to be assigned. before: the member before
     its subscription changed; None: it did not."""
@@ -232,7 +232,7 @@ def _raise_epoch(
         draft.raise_epoch(topics_hash)
 
 
-def _cause_of(draft: Draft, member_id: str, before: ConsumerMember | None) -> Cause | None:
+def _cause_of(draft: GroupDraft, member_id: str, before: ConsumerMember | None) -> GroupCause | None:
     """Return what the member has done if it has to be assigned anew."""
     member = draft[member_id]
     assert member is not None
@@ -248,7 +248,7 @@ def _cause_of(draft: Draft, member_id: str, before: ConsumerMember | None) -> Ca
     return causes.subscribed(member_id, before, member.about)
 
 
-def _other_assignor(registry: Registry, draft: Draft, member_id: str) -> Cause | None:
+def _other_assignor(registry: Registry, draft: GroupDraft, member_id: str) -> GroupCause | None:
     """Return the cause if most members ask for another assignor than before."""
     before, after = draft.group.members.get(member_id), draft[member_id]
     assert after is not None

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from coordinator.core.groups.consumer import causes
 from coordinator.core.groups.consumer.downgrade import downgrade, may_downgrade
-from coordinator.core.groups.consumer.draft import Draft
+from coordinator.core.groups.consumer.draft import GroupDraft
 from coordinator.core.groups.consumer.following import follow_back, note_cause, note_silence
 from coordinator.core.groups.consumer.groups import (
     ConsumerSession,
@@ -27,7 +27,7 @@ from coordinator.core.groups.consumer.sessions import (
 )
 from coordinator.core.groups.consumer.state import AWAY, ConsumerGroup, Member, MemberState
 from coordinator.core.groups.consumer.targets import assign_if_due, write
-from coordinator.core.groups.history import Cause
+from coordinator.core.groups.history import GroupCause
 from coordinator.core.groups.join import rebalance, resume
 from coordinator.core.groups.options import AGAIN_MS_MIN
 from coordinator.core.groups.registry import Registry, Turn
@@ -41,7 +41,7 @@ def leave(registry: Registry, turn: Turn, group: ConsumerGroup, request: Consume
     if error is not ErrorCode.NONE:
         return error
     if request.member_epoch == AWAY:
-        draft = Draft(group)
+        draft = GroupDraft(group)
         draft.changed[member_id] = _away(group.members[member_id])
         write(registry, turn, draft, member_id)
     else:
@@ -70,10 +70,10 @@ def _away(member: Member) -> Member:
 
 
 def let_go(
-    registry: Registry, turn: Turn, group: ConsumerGroup, gone: Sequence[Cause], answered: str = ""
+    registry: Registry, turn: Turn, group: ConsumerGroup, gone: Sequence[GroupCause], answered: str = ""
 ) -> None:
     """Write that members are gone, each for a cause. answered: who is answered with it."""
-    draft = Draft(group)
+    draft = GroupDraft(group)
     draft.changed.update(dict.fromkeys(cause.member_id for cause in gone))
     if may_downgrade(registry, draft):
         classic = downgrade(registry, turn, draft)
@@ -83,7 +83,7 @@ def let_go(
         write(registry, turn, draft, answered)
 
 
-def _remove(registry: Registry, turn: Turn, draft: Draft, gone: Sequence[Cause]) -> None:
+def _remove(registry: Registry, turn: Turn, draft: GroupDraft, gone: Sequence[GroupCause]) -> None:
     """Assign what the members had that the draft takes out."""
     for cause in gone:
         note_cause(registry, turn, draft, cause)

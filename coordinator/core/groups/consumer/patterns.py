@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from coordinator.core.consumer_group_records import ResolvedPattern
 from coordinator.core.groups.consumer import causes, targets
-from coordinator.core.groups.consumer.draft import Draft
+from coordinator.core.groups.consumer.draft import GroupDraft
 from coordinator.core.groups.consumer.following import note_cause
 from coordinator.core.groups.consumer.groups import Who
 from coordinator.core.groups.registry import Registry, Turn
@@ -82,7 +82,7 @@ def fault_of(pattern: str) -> str:
 # --- asking ----------------------------------------------------------------------------------------
 
 
-def take_rights(registry: Registry, draft: Draft, member_id: str, pattern: str | None, who: Who) -> bool:
+def take_rights(registry: Registry, draft: GroupDraft, member_id: str, pattern: str | None, who: Who) -> bool:
     """Note whose rights a member has. It gets nothing by a pattern that was resolved without them. Return
     whether that is another answer than before."""
     live = registry.consumers.live_group(draft.group.group_id)
@@ -97,7 +97,7 @@ def take_rights(registry: Registry, draft: Draft, member_id: str, pattern: str |
     return before != (member_id in live.withheld)
 
 
-def resolve_if_due(registry: Registry, turn: Turn, draft: Draft) -> None:
+def resolve_if_due(registry: Registry, turn: Turn, draft: GroupDraft) -> None:
     """Ask what the patterns of a group stand for, if that may have changed. Heartbeats call it: a group that
     has patterns has them."""
     consumers, group = registry.consumers, draft.group
@@ -125,7 +125,7 @@ def resolve_if_due(registry: Registry, turn: Turn, draft: Draft) -> None:
         turn.asks.append(live.resolving)
 
 
-def subscribers_of(draft: Draft) -> dict[str, set[str]]:
+def subscribers_of(draft: GroupDraft) -> dict[str, set[str]]:
     """Return the members that subscribe each pattern."""
     if not draft.group.asked and not any(one and one.about.pattern for one in draft.changed.values()):
         return {}
@@ -151,7 +151,7 @@ def on_patterns_answered(
     live.resolving = None
     if answer is None or group is None:
         return
-    draft = Draft(group)
+    draft = GroupDraft(group)
     has_changed, before_all = False, draft.subscribed()
     for pattern, member_ids in subscribers_of(draft).items():
         names, counted = answer.get(pattern), question.asked.get(pattern, frozenset())

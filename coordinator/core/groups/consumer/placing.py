@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from coordinator.core.consumer_group_records import PartitionsByTopic
 from coordinator.core.groups.consumer.assigning import Answer, AskedMember, Numbering, TargetQuestion
-from coordinator.core.groups.consumer.draft import Draft
+from coordinator.core.groups.consumer.draft import GroupDraft
 
 STEP_WEIGHT_MAX = 1_000
 """What a step writes at most, in topics of members' targets: about 10 ms with all that follows."""
@@ -39,7 +39,7 @@ class Placing:
     def answer(self, answer: Answer) -> None:
         self._rest = zip(self.question.members, answer, strict=True)
 
-    def write(self, draft: Draft) -> bool:
+    def write(self, draft: GroupDraft) -> bool:
         """Change the next members of the draft. Return whether there are no more."""
         assert self._rest is not None
         weight = 0
@@ -49,7 +49,7 @@ class Placing:
                 return False
         return True
 
-    def _place(self, draft: Draft, asked: AskedMember, numbers: list[int]) -> int:
+    def _place(self, draft: GroupDraft, asked: AskedMember, numbers: list[int]) -> int:
         """Give a member its part, or the process that has its instance now. Return what that weighs."""
         member_id = asked.member_id
         if draft[member_id] is None and asked.instance_id is not None:

@@ -17,7 +17,7 @@ from coordinator.core.consumer_group_records import (
     CurrentAssignment,
     Partitions,
     PartitionsByTopic,
-    TopicPartition,
+    TopicIdPartition,
 )
 from coordinator.core.groups.consumer.state import MemberState
 
@@ -33,7 +33,7 @@ class Goal(NamedTuple):
     target: PartitionsByTopic
     topic_ids: frozenset[UUID]
     has_changed: bool
-    is_free: Callable[[TopicPartition], bool]
+    is_free: Callable[[TopicIdPartition], bool]
 
 
 def reconcile(current: CurrentAssignment, goal: Goal, owned: Partitions | None) -> CurrentAssignment:
@@ -48,7 +48,7 @@ def reconcile(current: CurrentAssignment, goal: Goal, owned: Partitions | None) 
             return _next(current, goal, owned)
 
 
-def shows(owned: Partitions | None, partitions: Iterable[TopicPartition]) -> bool:
+def shows(owned: Partitions | None, partitions: Iterable[TopicIdPartition]) -> bool:
     """Return whether a member may still consume one of the partitions."""
     return owned is None or any(partition in owned for partition in partitions)
 
@@ -70,7 +70,7 @@ def _drop_unsubscribed(current: CurrentAssignment, goal: Goal, owned: Partitions
 
 def _next(current: CurrentAssignment, goal: Goal, owned: Partitions | None) -> CurrentAssignment:
     topics = (topic for topic in goal.target.items() if topic[0] in goal.topic_ids)
-    target = {TopicPartition(topic_id, one) for topic_id, partitions in topics for one in partitions}
+    target = {TopicIdPartition(topic_id, one) for topic_id, partitions in topics for one in partitions}
     assigned = {one: epoch for one, epoch in current.assigned.items() if one in target}
     revoking = {one: epoch for one, epoch in current.assigned.items() if one not in target}
     if revoking and shows(owned, revoking):

@@ -25,7 +25,7 @@ from coordinator.core.consumer_group_records import (
     PartitionsByTopic,
     ResolvedPattern,
     TargetEpoch,
-    TopicPartition,
+    TopicIdPartition,
 )
 from coordinator.core.group_records import ConsumerGroupKey, ConsumerRecord
 
@@ -91,7 +91,7 @@ class ConsumerGroup:
         self.topics_hash = 0
         self.target = TargetEpoch(FIRST_EPOCH)
         self.members: dict[str, Member] = {}
-        self.owners: dict[TopicPartition, str] = {}
+        self.owners: dict[TopicIdPartition, str] = {}
         self.instances: dict[str, str] = {}
         self.names: Counter[str] = Counter()
         self.asked: Counter[str] = Counter()

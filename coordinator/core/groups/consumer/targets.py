@@ -20,7 +20,7 @@ from coordinator.core.groups.consumer.assigning import (
     Subscriber,
     TargetQuestion,
 )
-from coordinator.core.groups.consumer.draft import Draft
+from coordinator.core.groups.consumer.draft import GroupDraft
 from coordinator.core.groups.consumer.following import begin_target, follow, note_target
 from coordinator.core.groups.consumer.groups import (
     LOST_MAX,
@@ -48,7 +48,7 @@ def preferred_assignor(members: Mapping[str, Member], configured: Sequence[str])
     return min(asked, key=lambda name: (-asked[name], name), default=configured[0])
 
 
-def assign_if_due(registry: Registry, turn: Turn, draft: Draft) -> None:
+def assign_if_due(registry: Registry, turn: Turn, draft: GroupDraft) -> None:
     """Make a new target if what has to be assigned has changed, or let a timer make it where the last one was
     just made. A group without members has an empty one at once (KAFKA-20442)."""
     if draft.target.epoch >= draft.epoch:
@@ -76,7 +76,7 @@ def _due_ms(registry: Registry, group_id: str, live: LiveGroup) -> int:
 
 
 def _assign(
-    registry: Registry, turn: Turn, draft: Draft, live: LiveGroup, members: Mapping[str, Member]
+    registry: Registry, turn: Turn, draft: GroupDraft, live: LiveGroup, members: Mapping[str, Member]
 ) -> None:
     name = preferred_assignor(members, registry.options.assignors)
     begin_target(registry, turn, draft)
@@ -108,7 +108,7 @@ def answer_to(question: TargetQuestion) -> Answer:
 
 
 def _placing(
-    consumers: ConsumerGroups, draft: Draft, assignor: str, members: Mapping[str, Member]
+    consumers: ConsumerGroups, draft: GroupDraft, assignor: str, members: Mapping[str, Member]
 ) -> Placing:
     """Return a target of the draft's epoch that is to be asked for."""
     withheld = consumers.live_group(draft.group.group_id).withheld
@@ -135,7 +135,7 @@ def _placing(
     return Placing(question)
 
 
-def _place(registry: Registry, turn: Turn, draft: Draft, live: LiveGroup, placing: Placing) -> None:
+def _place(registry: Registry, turn: Turn, draft: GroupDraft, live: LiveGroup, placing: Placing) -> None:
     """Write the next part of a target; its epoch with the last."""
     timer = NextTarget(draft.group.group_id)
     if not placing.write(draft):
@@ -168,7 +168,7 @@ def on_target_answered(
     on_next_target(registry, turn, group_id)
 
 
-def write(registry: Registry, turn: Turn, draft: Draft, member_id: str = "") -> None:
+def write(registry: Registry, turn: Turn, draft: GroupDraft, member_id: str = "") -> None:
     """Write what the draft changes. member_id: who is answered with it."""
     for key, value in draft.records():
         raw = None if value is None else encode_consumer_value(value)
@@ -186,7 +186,7 @@ def on_next_target(registry: Registry, turn: Turn, group_id: str) -> None:
             turn.now_ms + registry.settings_of(group_id).assignment_interval_ms
         )
     elif group is not None:
-        draft = Draft(group)
+        draft = GroupDraft(group)
         live = registry.consumers.live_group(group_id)
         if live.placing is not None and live.placing.is_answered:
             _place(registry, turn, draft, live, live.placing)

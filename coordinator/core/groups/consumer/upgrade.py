@@ -18,11 +18,11 @@ from coordinator.core.consumer_group_records import (
     GroupEpoch,
     Partitions,
     TargetEpoch,
-    TopicPartition,
+    TopicIdPartition,
     by_topic,
 )
 from coordinator.core.group_records import ConsumerGroupKey, ConsumerRecord
-from coordinator.core.groups.consumer.draft import Draft, KeyedValue
+from coordinator.core.groups.consumer.draft import GroupDraft, KeyedValue
 from coordinator.core.groups.consumer.groups import ConsumerGroups
 from coordinator.core.groups.consumer.sessions import keep_alive
 from coordinator.core.groups.consumer.state import FIRST_EPOCH, ConsumerGroup, MemberState
@@ -31,20 +31,20 @@ from coordinator.core.groups.state import CONSUMER_TYPE, ClassicGroup, GroupMemb
 from coordinator.core.groups.subscription import Subscription, read_assignment, read_subscription
 
 
-def begin(registry: Registry, turn: Turn, group_id: str) -> Draft | None:
+def begin(registry: Registry, turn: Turn, group_id: str) -> GroupDraft | None:
     """Return a new group, or what a classic one becomes; None if that has to stay what it is: the migration
     policy or the size forbids it, it is not of consumers, the coordinator can't read what they say, or their
     assignor tells them more than partitions, which would be lost. An empty one is of no account."""
     classic = registry.find(turn, group_id)
     if classic is None or not classic.members:
-        return Draft(ConsumerGroup(group_id), is_new=True)
+        return GroupDraft(ConsumerGroup(group_id), is_new=True)
     options = registry.options
     may_grow = options.migration_policy.may_upgrade and len(classic.members) <= options.consumer_size_max
     is_of_consumers = classic.protocol_type == CONSUMER_TYPE
     return _convert(registry.consumers, classic) if may_grow and is_of_consumers else None
 
 
-def _convert(consumers: ConsumerGroups, classic: ClassicGroup) -> Draft | None:
+def _convert(consumers: ConsumerGroups, classic: ClassicGroup) -> GroupDraft | None:
     spoken = {
         member_id: (_subscription(classic, member), read_assignment(member.assignment))
         for member_id, member in classic.members.items()
@@ -52,7 +52,7 @@ def _convert(consumers: ConsumerGroups, classic: ClassicGroup) -> Draft | None:
     about: dict[str, ConsumerMember] = {}
     owned: dict[str, Partitions] = {}
     told: dict[str, Partitions] = {}
-    taken: set[TopicPartition] = set()
+    taken: set[TopicIdPartition] = set()
     for member_id, (subscription, assignment) in spoken.items():
         if subscription is None or assignment is None or assignment.user_data:
             return None
@@ -79,7 +79,7 @@ def _convert(consumers: ConsumerGroups, classic: ClassicGroup) -> Draft | None:
     group = ConsumerGroup(classic.group_id)
     for key, value in records:
         group.take(key, value)
-    return Draft(group, converted=records)
+    return GroupDraft(group, converted=records)
 
 
 def _subscription(classic: ClassicGroup, member: GroupMember) -> Subscription | None:
@@ -121,7 +121,7 @@ def _records(
     ]
 
 
-def make_way(registry: Registry, turn: Turn, draft: Draft) -> None:
+def make_way(registry: Registry, turn: Turn, draft: GroupDraft) -> None:
     """Take the group of the classic protocol away, if there is one: its members are the draft's, or it has
     none. The sessions of those that stay begin again."""
     group_id = draft.group.group_id

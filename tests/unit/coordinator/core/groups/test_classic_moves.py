@@ -7,7 +7,7 @@ import pytest
 from coordinator.core.groups.history import NOT_KNOWN, PARTITIONS_FOLLOWED_MAX
 from coordinator.core.groups.requests import JoinProtocol, Leaver
 from coordinator.core.groups.telling import told_of
-from springtide.contract.groups import Awaited, GroupRebalance, MovedPartition, MovedPartitions
+from springtide.contract.groups import AwaitedStep, GroupRebalance, MovedPartition, MovedPartitions
 from tests.kit.coordinator.consumer_desk import ConsumerDesk, topic
 from tests.kit.coordinator.group_desk import GROUP, SESSION_MS, subscription
 from tests.kit.coordinator.machine_desk import WALL_MS
@@ -135,17 +135,19 @@ def test_of_too_many_partitions_it_is_not_known_what_moved(desk: ConsumerDesk) -
 def test_a_rebalance_waits_for_members_then_for_the_leader(desk: ConsumerDesk) -> None:
     desk.start_join(new_id="a")
     more = "more members may join (group.initial.rebalance.delay.ms)"
-    assert last(desk).awaited == (Awaited("", WALL_MS, more),)
+    assert last(desk).awaited == (AwaitedStep("", WALL_MS, more),)
     desk.wait(3_000)
     assigns = "to assign the partitions, as the leader (SyncGroup)"
-    assert last(desk).awaited == (Awaited("a", WALL_MS + 3_000, assigns),)
+    assert last(desk).awaited == (AwaitedStep("a", WALL_MS + 3_000, assigns),)
     assign(desk, 1, {"a": places(0)})
     assert last(desk).awaited_total == 0
     desk.start_join(new_id="b")
     again = "to join again (JoinGroup), from host /10.0.0.1"
-    assert last(desk).awaited == (Awaited("a", WALL_MS + 3_000, again),)
+    assert last(desk).awaited == (AwaitedStep("a", WALL_MS + 3_000, again),)
     desk.start_join(new_id="c", requires_member_id=True)
-    assert last(desk).awaited[1] == Awaited("c", WALL_MS + 3_000, "to join with the member id that it got")
+    assert last(desk).awaited[1] == AwaitedStep(
+        "c", WALL_MS + 3_000, "to join with the member id that it got"
+    )
 
 
 def test_a_member_that_does_not_come_back_is_a_further_cause(desk: ConsumerDesk) -> None:

@@ -9,17 +9,17 @@ from coordinator.core.groups.history import (
     PLACES_KEPT_MAX,
     REBALANCES_KEPT_MAX,
     UNITS_KEPT_MAX,
-    Cause,
     CauseKind,
-    History,
-    Rebalance,
+    GroupCause,
+    NotedRebalance,
+    RebalanceHistory,
 )
 
-JOINED = Cause(CauseKind.JOINED, "member a joined")
+JOINED = GroupCause(CauseKind.JOINED, "member a joined")
 
 
 def test_of_a_rebalance_the_first_causes_pairs_and_places_are_kept() -> None:
-    rebalance = Rebalance("g", 1, 1)
+    rebalance = NotedRebalance("g", 1, 1)
     for number in range(CAUSES_KEPT_MAX + 5):
         rebalance.note_cause(JOINED)
         rebalance.note_move(("t", number), "a", "b", number)
@@ -36,7 +36,7 @@ def test_of_a_rebalance_the_first_causes_pairs_and_places_are_kept() -> None:
 
 
 def test_of_a_group_the_last_rebalances_are_kept() -> None:
-    history = History()
+    history = RebalanceHistory()
     for number in range(REBALANCES_KEPT_MAX + 3):
         history.end(history.begin("g", number, at_ms=5), 5)
     assert [one.generation_id for one in history.of("g")] == list(range(3, REBALANCES_KEPT_MAX + 3))
@@ -45,7 +45,7 @@ def test_of_a_group_the_last_rebalances_are_kept() -> None:
 
 
 def test_ten_thousand_groups_take_no_more_than_the_bound() -> None:
-    history = History()
+    history = RebalanceHistory()
     for number in range(10_000):
         rebalance = history.begin(f"g{number}", 1, at_ms=number)
         for _ in range(5):
@@ -60,14 +60,14 @@ def test_ten_thousand_groups_take_no_more_than_the_bound() -> None:
 
 
 def test_the_last_rebalance_of_each_group_comes_first() -> None:
-    history = History()
+    history = RebalanceHistory()
     for group_id in ("g", "h", "g"):
         history.end(history.begin(group_id, 1, at_ms=5), 5)
     assert [(one.group_id, one.began_ms) for one in history.all()] == [("h", 5), ("g", 6), ("g", 5)]
 
 
 def test_a_group_that_was_deleted_is_forgotten() -> None:
-    history = History()
+    history = RebalanceHistory()
     history.begin("g", 1, at_ms=5)
     history.forget("g")
     history.forget("g")

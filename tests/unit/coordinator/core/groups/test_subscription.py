@@ -10,7 +10,7 @@ import pytest
 from kio.serial import entity_reader, entity_writer
 
 from coordinator.core.groups.subscription import (
-    Assignment,
+    MemberAssignment,
     Subscription,
     read_assignment,
     read_subscription,
@@ -61,9 +61,9 @@ def test_an_assignment_is_written_in_the_members_version(version: int) -> None:
     message = schema.ConsumerProtocolAssignment(assigned_partitions=parts, user_data=None)
     assert raw == encoded(written, message)
     assert entity_reader(type(message))(memoryview(raw), 2)[0] == message
-    assert read_assignment(raw) == Assignment(frozenset({("t", 0), ("t", 1), ("u", 0)}), b"")
+    assert read_assignment(raw) == MemberAssignment(frozenset({("t", 0), ("t", 1), ("u", 0)}), b"")
 
 
 def test_no_bytes_assign_nothing_and_others_are_no_assignment() -> None:
-    assert read_assignment(b"") == Assignment(frozenset(), b"")
+    assert read_assignment(b"") == MemberAssignment(frozenset(), b"")
     assert read_assignment(b"zz") is None

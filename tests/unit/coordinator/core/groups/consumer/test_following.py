@@ -10,7 +10,7 @@ from coordinator.core.groups.consumer.state import AWAY
 from coordinator.core.groups.consumer.targets import answer_to
 from coordinator.core.groups.history import NOT_KNOWN, PARTITIONS_FOLLOWED_MAX
 from coordinator.core.groups.options import GroupOptions
-from springtide.contract.groups import Awaited, MovedPartition, MovedPartitions
+from springtide.contract.groups import AwaitedStep, MovedPartition, MovedPartitions
 from tests.kit.coordinator.consumer_desk import NOTHING, ConsumerDesk, some, topic
 from tests.kit.coordinator.group_desk import GROUP
 from tests.kit.coordinator.machine_desk import WALL_MS
@@ -54,20 +54,23 @@ def test_a_second_member_waits_for_the_first(desk: ConsumerDesk) -> None:
     desk.join("a")
     desk.join("b")
     interval = "the next assignment, at most one in group.consumer.assignment.interval.ms"
-    assert desk.rebalance.awaited == (Awaited("", WALL_MS + 1, interval),)
+    assert desk.rebalance.awaited == (AwaitedStep("", WALL_MS + 1, interval),)
     desk.wait(1_000)
     told = desk.rebalance
     assert (told.reason, told.to_move, told.moved) == (f"member b joined from host {HOST}", 2, 0)
     takes = f"to take its new assignment with its next heartbeat, from host {HOST}"
-    assert told.awaited == (Awaited("a", WALL_MS + 1_000, takes), Awaited("b", WALL_MS + 1_000, takes))
+    assert told.awaited == (
+        AwaitedStep("a", WALL_MS + 1_000, takes),
+        AwaitedStep("b", WALL_MS + 1_000, takes),
+    )
     desk.wait(300)
     desk.beat("b", 2)
     desk.beat("a", 2)
     gets = f"to get 2 partitions that others had, with its next heartbeat from host {HOST}"
     gives_up = f"to give up 2 partitions, from host {HOST}"
     assert desk.rebalance.awaited == (
-        Awaited("a", WALL_MS + 1_300, gives_up),
-        Awaited("b", WALL_MS + 1_000, gets),
+        AwaitedStep("a", WALL_MS + 1_300, gives_up),
+        AwaitedStep("b", WALL_MS + 1_000, gets),
     )
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.core.consumer_group_records import TopicPartition
+from coordinator.core.consumer_group_records import TopicIdPartition
 from coordinator.core.groups.consumer.state import AWAY, MemberState
+from coordinator.core.groups.history import NOT_KNOWN
 from coordinator.core.groups.options import GroupOptions, MigrationPolicy
 from coordinator.core.groups.requests import JoinGroupReply, JoinProtocol, Leaver, SyncGroupReply
 from coordinator.core.groups.state import GroupState
@@ -186,7 +187,7 @@ def test_a_partition_that_two_members_were_assigned_is_the_first_ones(desk: Cons
     desk.form_classic({"c": some(T, 0, 1), "d": some(T, 1, 2)})
     desk.join("a")
     assert desk.member("d").current.assigned.keys() == some(T, 2)
-    assert desk.group.owners[TopicPartition(T.topic_id, 1)] == "c"
+    assert desk.group.owners[TopicIdPartition(T.topic_id, 1)] == "c"
 
 
 def test_the_consumer_that_replaces_a_static_member_need_not_wait_for_its_session(desk: ConsumerDesk) -> None:
@@ -302,6 +303,7 @@ def test_a_classic_member_that_misses_its_next_step_is_given_up(desk: ConsumerDe
             desk.beat(name, desk.member(name).current.epoch)
         desk.wait(5_000)
     assert "c" not in desk.group.members
+    assert desk.rebalance.causes[-1].kind == "missed_rebalance"
 
 
 def test_the_session_of_a_classic_member_is_its_own(desk: ConsumerDesk) -> None:
@@ -537,6 +539,49 @@ def test_a_group_that_is_converted_twice_at_once_gives_nothing_to_two_members(de
     desk.error("a", -1)
     assert desk.join("a").assigned == NOTHING
     assert {one for one, owner in desk.group.owners.items() if owner == "c"} == frozenset(T.all())
+
+
+# --- what people are told --------------------------------------------------------------------------
+
+
+def test_conversions_are_told_as_causes_and_nothing_before_is_forgotten(desk: ConsumerDesk) -> None:
+    mixed(desk)
+    joined, _ = desk.machine.registry.history.of(GROUP)
+    upgraded = desk.rebalance
+    assert joined.causes[0].kind == "joined"
+    assert (upgraded.causes[0].kind, upgraded.to_move, upgraded.moved) == ("converted", 2, 2)
+    assert upgraded.reason == (
+        "member a joined from host /10.0.0.1 as the first one with the consumer protocol, to which the group "
+        "was converted"
+    )
+    assert upgraded.ended_ms != NOT_KNOWN
+    desk.error("a", -1)
+    assert desk.rebalance.reason == (
+        "member a left, and the group was converted to the classic protocol, which all others speak"
+    )
+    desk.wait(500)
+    generation = desk.join_classic("c", owned=some(T, 0, 1)).generation_id
+    desk.start_sync("c", generation, {"c": write_assignment(desk.named(frozenset(T.all())), 3)})
+    (moved,) = desk.rebalance.moves
+    assert (moved.before, moved.after, moved.count, moved.unowned_ms_max) == ("a", "c", 2, 500)
+    assert desk.rebalance.ended_ms != NOT_KNOWN
+
+
+def test_a_conversion_without_a_rebalance_leaves_none_under_way(desk: ConsumerDesk) -> None:
+    desk.join("a", instance_id="i")
+    desk.join_classic(instance_id="i", new_id="c")
+    assert desk.described().error is ErrorCode.GROUP_ID_NOT_FOUND
+    assert desk.machine.registry.history.under_way(GROUP) is None
+
+
+def test_a_refused_conversion_is_told(desk: ConsumerDesk) -> None:
+    desk.form_classic(HALVES)
+    desk.is_holding = True
+    desk.start_join_consumers("a")
+    desk.refuse()
+    desk.is_holding = False
+    assert [cause.kind for cause in desk.rebalance.causes] == ["converted", "not_written"]
+    assert desk.rebalance.ended_ms != NOT_KNOWN
 
 
 def test_there_and_back_and_there(desk: ConsumerDesk) -> None:
