@@ -17,7 +17,8 @@ BEAT_MS = 5_000
 class ConsumerClient:
     """A client that makes up its member ids (version 1).
 
-    owned: what it consumes. shown: what it last said of that, since it was last told what it has.
+    owned: what it consumes. told: what it was last told that it has. shown: what it last said that it
+    consumes, since that changed. It says so again only then and after an answer that is none, as Java's does.
     giving_up: of that, what it was asked to give up and has not yet. told_ms: when it was asked. is_slow: it
     takes its time over that.
     asked: the token of a heartbeat without an answer. must_say_all: it does not know what got through.
@@ -49,6 +50,7 @@ class ConsumerClient:
     def _forget(self) -> None:
         self.epoch = JOINING
         self.owned: set[TopicIdPartition] = set()
+        self.told: set[TopicIdPartition] | None = None
         self.shown: frozenset[TopicIdPartition] | None = None
         self.giving_up: set[TopicIdPartition] = set()
         self.told_ms = 0
@@ -126,7 +128,8 @@ class ConsumerClient:
             self.told_ms = self.desk.now_ms
         self.giving_up = self.owned - assigned
         self.owned |= assigned
-        self.shown = None  # what it was told is acknowledged, even if that is nothing new to it
+        if assigned != self.told:
+            self.told, self.shown = assigned, None
 
     def lose_the_answer(self) -> None:
         self.asked = None

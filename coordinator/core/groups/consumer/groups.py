@@ -73,9 +73,10 @@ class Who(NamedTuple):
 class LiveMember:
     """expires_ms: when its session ends. timer_ms: when its timer is due, at or before that; None without.
     revoking_epoch: at which it was asked to give up partitions; None: it was not. told: what it was told last
-    that it has; None: nothing, by this coordinator. has_next_step: its timer of that name runs."""
+    that it has; None: nothing, by this coordinator. has_next_step: its timer of that name runs. must_show:
+    what it said last that it consumes is not known, or was not believed."""
 
-    __slots__ = ("expires_ms", "has_next_step", "revoking_epoch", "timer_ms", "told")
+    __slots__ = ("expires_ms", "has_next_step", "must_show", "revoking_epoch", "timer_ms", "told")
 
     def __init__(self) -> None:
         self.expires_ms = 0
@@ -83,6 +84,7 @@ class LiveMember:
         self.revoking_epoch: int | None = None
         self.told: Partitions | None = None
         self.has_next_step = False
+        self.must_show = False
 
 
 class LiveGroup:

@@ -60,6 +60,8 @@ def _answer(registry: Registry, turn: Turn, request: ConsumerHeartbeat) -> Consu
         error = _check_epoch(draft, member_id, request)
     if error is not ErrorCode.NONE:
         return ConsumerHeartbeatReply(error)
+    if _has_to_show(registry, turn, draft, member_id, request):
+        return ConsumerHeartbeatReply(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     return _beat(registry, turn, draft, member_id, request)
 
 
@@ -114,6 +116,26 @@ def _check_epoch(draft: GroupDraft, member_id: str, request: ConsumerHeartbeat) 
     return ErrorCode.NONE if is_right else ErrorCode.FENCED_MEMBER_EPOCH
 
 
+def _has_to_show(
+    registry: Registry, turn: Turn, draft: GroupDraft, member_id: str, request: ConsumerHeartbeat
+) -> bool:
+    """Return whether a member has to say again what it consumes; it does after an error that lets it go on.
+
+    What it showed at the epoch before may have come late: it is not believed. It may be all that the member
+    has, and then a Java client does not repeat it. (Kafka believes it, and gives to others what a client
+    still consumes whose heartbeat came late.) Each member is asked once: not all clients do so.
+    """
+    live = registry.consumers.live_group(draft.group.group_id).members.get(member_id)
+    member = draft.group.members.get(member_id)
+    if live is None or member is None or request.member_epoch != member.current.epoch or not live.must_show:
+        return False
+    live.must_show = False
+    has_to = request.owned is None and member.current.state == MemberState.UNREVOKED_PARTITIONS
+    if has_to:
+        keep_alive(registry, turn, draft.group.group_id, member_id, member)
+    return has_to
+
+
 # --- what it changes -------------------------------------------------------------------------------
 
 
@@ -132,6 +154,7 @@ def _beat(
     settle(registry, turn, draft, member_id)
     group_id = draft.group.group_id
     live = registry.consumers.live_group(group_id).members[member_id]
+    live.must_show |= is_behind
     heartbeat_ms = registry.settings_of(group_id).heartbeat_ms
     return _reply(heartbeat_ms, live, request, member_id, current, is_behind=is_behind)
 

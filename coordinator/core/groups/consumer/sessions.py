@@ -78,7 +78,8 @@ def watch(registry: Registry, turn: Turn, group: ConsumerGroup) -> None:
     """Let all timers of a group begin anew: its shard was opened here, or a change was taken back."""
     for member_id, member in sorted(group.members.items()):
         keep_alive(registry, turn, group.group_id, member_id, member)
-        registry.consumers.live_group(group.group_id).members[member_id].told = None
+        live = registry.consumers.live_group(group.group_id).members[member_id]
+        live.told, live.must_show = None, True
         watch_revocation(registry, turn, group.group_id, member_id, member)
     if group.is_due:
         turn.timers[NextTarget(group.group_id)] = turn.now_ms

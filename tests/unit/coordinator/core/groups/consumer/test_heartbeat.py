@@ -111,6 +111,24 @@ def test_a_heartbeat_at_the_epoch_before_gives_nothing_up(desk: ConsumerDesk) ->
     assert desk.member("c").current.assigned == {}
 
 
+@pytest.mark.parametrize("moves", [False, True])
+def test_a_member_that_was_behind_is_asked_to_show_again_what_it_consumes(
+    desk: ConsumerDesk, moves: bool
+) -> None:
+    """What it showed at the epoch before is not believed, and a Java client does not repeat it unasked if it
+    has just that: it would be given up after its rebalance timeout."""
+    two_members(desk)
+    desk.join("c")
+    desk.wait(1_000)
+    desk.beat("b", 2, owned=some(T, 2))
+    assert desk.member("b").current.revoking.keys() == some(T, 3)
+    if moves:
+        desk.fail_over()
+    assert desk.error("b", 3) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert desk.beat("b", 3).member_epoch == 3, "it is asked once"
+    assert desk.beat("b", 3, owned=some(T, 2)).member_epoch == 4
+
+
 def test_a_member_may_join_anew_with_its_id_at_any_time(desk: ConsumerDesk) -> None:
     two_members(desk)
     assert desk.join("a").assigned == some(T, 0, 1)
