@@ -152,12 +152,15 @@ def on_patterns_answered(
     if answer is None or group is None:
         return
     draft = GroupDraft(group)
-    has_changed, before_all = False, draft.subscribed()
+    members, before_all, has_changed = draft.members(), draft.subscribed(), False
     for pattern, member_ids in subscribers_of(draft).items():
         names, counted = answer.get(pattern), question.asked.get(pattern, frozenset())
         if names is None or not counted.issuperset(live.who.get(member_id) for member_id in member_ids):
             live.resolved_version = -1  # again after the pause
             continue
+        if pattern not in live.counted:  # who was withheld before the shard was opened here is not known
+            matched = {topic.topic_id for topic in consumers.existing(names)}
+            has_changed |= any(matched.isdisjoint(members[one].target) for one in member_ids)
         live.counted[pattern] = counted
         has_changed |= not live.withheld.isdisjoint(member_ids)
         live.withheld -= member_ids

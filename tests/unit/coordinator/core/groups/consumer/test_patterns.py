@@ -193,6 +193,22 @@ def test_a_new_coordinator_asks_once_it_has_heard_of_all_subscribers(desk: Consu
     assert names(desk, "a") | names(desk, "b") == {"t", "u"}
 
 
+def test_a_member_that_had_to_wait_is_assigned_by_the_next_coordinator(desk: ConsumerDesk) -> None:
+    """Which members wait is in memory alone."""
+    join(desk, "a")
+    alive(desk, 1)
+    join(desk, "b")
+    alive(desk, 2)
+    assert names(desk, "b") == set()
+    desk.fail_over()
+    alive(desk, 3)
+    assert names(desk, "b") != set()
+    epoch = desk.group.epoch
+    desk.fail_over()
+    alive(desk, 3)
+    assert desk.group.epoch == epoch, "all have their part"
+
+
 def test_a_lost_question_is_put_again_after_the_pause(desk: ConsumerDesk) -> None:
     desk.is_thinking = True
     assert desk.join("a", topics=(), pattern=ALL).assigned == NOTHING
