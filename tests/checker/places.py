@@ -14,6 +14,7 @@ from collections.abc import Container
 from .history import NO_OFFSET, Function, Item, Key, Outcome
 from .identities import Identities
 from .index import Index, KeyLog
+from .options import CheckOptions
 from .values import parse_value
 from .verdict import Findings, Kind, Severity, show_key, show_value
 
@@ -144,10 +145,11 @@ def _check_failed(index: Index, log: KeyLog, exposed: Container[str], findings: 
 class _Committed:
     """What is committed in one partition, by the first operation that showed it."""
 
-    def __init__(self, log: KeyLog) -> None:
+    def __init__(self, log: KeyLog, *, is_unclean: bool) -> None:
         self.key = log.key
-        self.values = dict(log.read)
-        self.told_by = dict(log.first_read)
+        # An unclean election drops what was read; replicas agree with each other all the same.
+        self.values = {} if is_unclean else dict(log.read)
+        self.told_by = {} if is_unclean else dict(log.first_read)
 
     def compare(self, number: int, item: Item, findings: Findings) -> None:
         offset, value = item
@@ -165,7 +167,7 @@ class _Committed:
             )
 
 
-def check_replicas(index: Index, findings: Findings) -> None:
+def check_replicas(index: Index, options: CheckOptions, findings: Findings) -> None:
     """What replicas hold below their own high watermarks is the same, nothing is missing in between, and it
     is what readers were given."""
     contents: dict[Key, dict[str, list[int]]] = {}
@@ -177,7 +179,7 @@ def check_replicas(index: Index, findings: Findings) -> None:
         ):
             contents.setdefault(operation.key, {}).setdefault(operation.process, []).append(number)
     for key, replicas in contents.items():
-        committed = _Committed(index.log(key))
+        committed = _Committed(index.log(key), is_unclean=key in options.unclean)
         held: dict[str, set[int]] = {}
         for replica, dumps in replicas.items():
             end = max(_watermark(index, number) for number in dumps)
