@@ -32,14 +32,6 @@ def check_places(index: Index, findings: Findings, *, exposed: Container[str] = 
     return duplicated
 
 
-def _told_by(log: KeyLog, offset: int, value: str) -> int:
-    """The operation that first told of this value at this offset."""
-    if log.read.get(offset) == value:
-        return log.first_read[offset]
-    rival = log.rivals.get(offset, {}).get(value)
-    return log.sent[value] if rival is None else rival
-
-
 def _check_rivals(log: KeyLog, findings: Findings) -> None:
     for offset, rivals in log.rivals.items():
         findings.add(
@@ -83,7 +75,7 @@ def _check_duplicates(index: Index, log: KeyLog, identities: Identities, finding
             severity=Severity.BAD if is_idempotent and not was_sent_again else Severity.COUNTED,
             offsets=offsets,
             values=(value,),
-            about=(writer, *(_told_by(log, offset, value) for offset in offsets)),
+            about=(writer, *(log.told_by(offset, value) for offset in offsets)),
         )
     return duplicated
 
@@ -108,7 +100,7 @@ def _check_unknown(index: Index, findings: Findings) -> None:
             kind, what = Kind.PHANTOM, f"was read from {show_key(log.key)}, and nobody sent it"
         else:
             kind, what = Kind.CORRUPT, f"was read from {show_key(log.key)}, and is no whole value"
-        about = [_told_by(log, offset, value)]
+        about = [log.told_by(offset, value)]
         if value in homes:
             about.append(index.logs[homes[value]].sent[value])
         findings.add(
@@ -138,7 +130,7 @@ def _check_failed(index: Index, log: KeyLog, exposed: Container[str], findings: 
                 severity=Severity.COUNTED if send.transaction in exposed else Severity.BAD,
                 offsets=(offset,),
                 values=(value,),
-                about=(_told_by(log, offset, value), writer),
+                about=(log.told_by(offset, value), writer),
             )
 
 

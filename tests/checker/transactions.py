@@ -183,9 +183,8 @@ def _check_early(
     early: dict[tuple[Key, str], int] = {}
     for (key, value), name in writers.items():
         log, end = index.logs[key], index.operations[transactions.by_name[name].end]
-        offset = log.places.get(value, NO_OFFSET)
-        if end.type is not Outcome.FAIL and offset in log.first_read:
-            reader = log.first_read[offset]
+        reader = log.reader_of(log.places.get(value, NO_OFFSET), value)
+        if end.type is not Outcome.FAIL and reader is not None:
             if index.operations[reader].t_return_ns < end.t_invoke_ns:
                 early[key, value] = reader
     for transaction in transactions.by_name.values():

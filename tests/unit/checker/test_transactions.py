@@ -360,8 +360,8 @@ def test_an_unclean_election_may_cut_a_whole_transaction_that_a_replica_set_asid
     def history(*, aside: bool) -> HistoryBuilder:
         b = HistoryBuilder()
         cut, kept = wrote(b, "p1", (*K0, 0), (*K1, 0))
-        (instead,) = wrote(b, "p2", (*K0, 0))
         b.poll("c", K0, [(0, cut)])
+        (instead,) = wrote(b, "p2", (*K0, 0))
         b.poll("d", K0, [(0, instead)], final=True)
         b.poll("d", K1, [(0, kept)], final=True)
         b.dump("broker-1", K0, [(0, instead)], high_watermark=1)
