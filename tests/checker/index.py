@@ -97,7 +97,8 @@ class KeyLog:
         return at >= 0 and offset < self._covered[at][1]
 
     def reader_of(self, offset: int, value: str) -> int | None:
-        """Return the operation that first read this value at this offset."""
+        """Return the operation that first read this value at this offset, or, where others read another one
+        there, that was told so."""
         if self.read.get(offset) == value:
             return self.first_read[offset]
         return self.rivals.get(offset, {}).get(value)

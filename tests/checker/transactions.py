@@ -184,9 +184,11 @@ def _check_early(
     for (key, value), name in writers.items():
         log, end = index.logs[key], index.operations[transactions.by_name[name].end]
         reader = log.reader_of(log.places.get(value, NO_OFFSET), value)
-        if end.type is not Outcome.FAIL and reader is not None:
-            if index.operations[reader].t_return_ns < end.t_invoke_ns:
-                early[key, value] = reader
+        if end.type is Outcome.FAIL or reader is None:
+            continue
+        read = index.operations[reader]
+        if read.f is Function.POLL and read.t_return_ns < end.t_invoke_ns:
+            early[key, value] = reader
     for transaction in transactions.by_name.values():
         for number in transaction.polls:
             operation = index.operations[number]
