@@ -95,6 +95,12 @@ def steps(profile: Profile, first_seed: int, *, jobs: int, turn: int | None = No
             waits=family not in MEASURED,
         )
 
+    unclean = step(
+        "transactions where leaders are elected uncleanly, on real processes",
+        f"tests.faults.nemesis --transactions --unclean --minutes {12 if is_full else 2} --seed {first}",
+        "tier-c-unclean",
+        minutes_max=90 if is_full else 15,
+    )
     planned = [
         step(
             "simulation, the cores on an event heap",
@@ -174,7 +180,9 @@ def steps(profile: Profile, first_seed: int, *, jobs: int, turn: int | None = No
             minutes_max=60 if is_full else 6,
             waits=True,
         ),
-        *map(on_real_processes, of_turn(sorted(ON_REAL_PROCESSES, key=MEASURED.__contains__), turn)),
+        *of_turn(
+            [*map(on_real_processes, sorted(ON_REAL_PROCESSES, key=MEASURED.__contains__)), unclean], turn
+        ),
         step(
             "faults on real processes",
             f"tests.faults.nemesis --minutes {12 if is_full else 2} --seed {first}",
