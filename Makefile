@@ -35,6 +35,7 @@ FAULT_MINUTES ?= 12
 FAULT_SEED ?= 1
 FAULT_FAMILIES ?= disk metadata clocks pauses creation rot minority groups
 PROFILE ?= full
+TURN ?=
 FIRST ?=
 MINUTES ?= 60
 ROWS ?=
@@ -100,7 +101,7 @@ faults: $(INSTALLED) host-packages ## real processes on hosts of their own, brok
 	@for family in $(FAULT_FAMILIES); do echo "--- $$family"; $(BIN)/python -m tests.faults.$$family --size full; done
 
 proof: $(INSTALLED) host-packages $(if $(filter full,$(PROFILE)),fuzzer) ## everything that tries to lose a record; the table in build/proof.md (PROFILE=ci: smaller)
-	$(BIN)/python -m tests.proof run --profile $(PROFILE) $(if $(FIRST),--first $(FIRST))
+	$(BIN)/python -m tests.proof run --profile $(PROFILE) $(if $(TURN),--turn $(TURN)) $(if $(FIRST),--first $(FIRST))
 
 last-release: $(INSTALLED) ## build the release before this one from the repository, into build/last-release
 	@$(BIN)/python -m tests.upgrade.last_release

@@ -32,10 +32,10 @@ STRICT = CheckOptions()
 def check(history: History, options: CheckOptions = STRICT) -> Verdict:
     """Finds every anomaly. Raises HistoryError where the history can't be judged (a value sent twice)."""
     index = build_index(history)
-    findings = Findings.about(history)
+    findings = Findings.about(history, unclean=options.unclean)
     transactions = find_transactions(index, options)
     duplicated = check_places(index, findings, exposed=transactions.exposed)
-    check_replicas(index, findings)
+    check_replicas(index, options, findings)
     losses = check_losses(index, options, findings)
     check_skips(index, options, findings)
     check_polls(index, findings)

@@ -49,18 +49,20 @@ def check_losses(index: Index, options: CheckOptions, findings: Findings) -> Los
     where = _find_in_replicas(index, missing) if index.has_final_read else {}
     lost = hidden = unpromised = 0
     for case in missing:
-        promised = index.operations[case.send].acks == ACKS_ALL
+        holders = where.get((case.log.key, case.value), [])
+        is_given_up = case.log.key in options.unclean and bool(holders)
+        with_all = index.operations[case.send].acks == ACKS_ALL
+        promised = with_all and not is_given_up
         severity = Severity.BAD if promised else Severity.COUNTED
         lost, unpromised = lost + promised, unpromised + (not promised)
         if not index.has_final_read:
             _add_lost_write(index, case, severity, findings)
             continue
-        holders = where.get((case.log.key, case.value), [])
         hidden += bool(holders) and promised
         findings.add(
             Kind.LOST_ACKED,
             f"{show_value(case.value)} was acknowledged "
-            f"{'' if promised else 'without acks=all '}at offset {_show_offset(case.offset)} of "
+            f"{'' if with_all else 'without acks=all '}at offset {_show_offset(case.offset)} of "
             f"{show_key(case.log.key)} and the final read does not have it: {_fate(index, case, holders)}",
             key=case.log.key,
             severity=severity,
@@ -69,7 +71,7 @@ def check_losses(index: Index, options: CheckOptions, findings: Findings) -> Los
             about=(case.send, *holders),
         )
     for case in _find_unacked_but_proven(index, options):
-        lost += 1
+        lost += case.log.key not in options.unclean
         _add_lost_write(index, case, Severity.BAD, findings)
     if index.has_final_read:
         _check_gone_from_final_read(index, options, findings)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tests.checker.history import Key
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckOptions:
@@ -21,6 +23,9 @@ class CheckOptions:
         reads of an aborted or torn transaction are counted where a fault lasted while the transaction before
         it was ended.
     version_2: beginnings of the names of processes that spoke version 2 all the same.
+    unclean: partitions of which a leader was elected uncleanly. Their records may be lost, and others take
+        their offsets; but an acknowledged one that is in no replica's log is in what one of them set aside,
+        and what is left of a transaction is read whole or not at all.
     """
 
     final_read: bool = True
@@ -30,3 +35,4 @@ class CheckOptions:
     window_ms: int = 1000
     version_1: bool = False
     version_2: tuple[str, ...] = ()
+    unclean: frozenset[Key] = frozenset()

@@ -14,6 +14,7 @@ from collections.abc import Container
 from .history import NO_OFFSET, Function, Item, Key, Outcome
 from .identities import Identities
 from .index import Index, KeyLog
+from .options import CheckOptions
 from .values import parse_value
 from .verdict import Findings, Kind, Severity, show_key, show_value
 
@@ -29,14 +30,6 @@ def check_places(index: Index, findings: Findings, *, exposed: Container[str] = 
         _check_failed(index, log, exposed, findings)
     _check_unknown(index, findings)
     return duplicated
-
-
-def _told_by(log: KeyLog, offset: int, value: str) -> int:
-    """The operation that first told of this value at this offset."""
-    if log.read.get(offset) == value:
-        return log.first_read[offset]
-    rival = log.rivals.get(offset, {}).get(value)
-    return log.sent[value] if rival is None else rival
 
 
 def _check_rivals(log: KeyLog, findings: Findings) -> None:
@@ -82,7 +75,7 @@ def _check_duplicates(index: Index, log: KeyLog, identities: Identities, finding
             severity=Severity.BAD if is_idempotent and not was_sent_again else Severity.COUNTED,
             offsets=offsets,
             values=(value,),
-            about=(writer, *(_told_by(log, offset, value) for offset in offsets)),
+            about=(writer, *(log.told_by(offset, value) for offset in offsets)),
         )
     return duplicated
 
@@ -107,7 +100,7 @@ def _check_unknown(index: Index, findings: Findings) -> None:
             kind, what = Kind.PHANTOM, f"was read from {show_key(log.key)}, and nobody sent it"
         else:
             kind, what = Kind.CORRUPT, f"was read from {show_key(log.key)}, and is no whole value"
-        about = [_told_by(log, offset, value)]
+        about = [log.told_by(offset, value)]
         if value in homes:
             about.append(index.logs[homes[value]].sent[value])
         findings.add(
@@ -137,17 +130,18 @@ def _check_failed(index: Index, log: KeyLog, exposed: Container[str], findings: 
                 severity=Severity.COUNTED if send.transaction in exposed else Severity.BAD,
                 offsets=(offset,),
                 values=(value,),
-                about=(_told_by(log, offset, value), writer),
+                about=(log.told_by(offset, value), writer),
             )
 
 
 class _Committed:
     """What is committed in one partition, by the first operation that showed it."""
 
-    def __init__(self, log: KeyLog) -> None:
+    def __init__(self, log: KeyLog, *, is_unclean: bool) -> None:
         self.key = log.key
-        self.values = dict(log.read)
-        self.told_by = dict(log.first_read)
+        # An unclean election drops what was read; replicas agree with each other all the same.
+        self.values = {} if is_unclean else dict(log.read)
+        self.told_by = {} if is_unclean else dict(log.first_read)
 
     def compare(self, number: int, item: Item, findings: Findings) -> None:
         offset, value = item
@@ -165,7 +159,7 @@ class _Committed:
             )
 
 
-def check_replicas(index: Index, findings: Findings) -> None:
+def check_replicas(index: Index, options: CheckOptions, findings: Findings) -> None:
     """What replicas hold below their own high watermarks is the same, nothing is missing in between, and it
     is what readers were given."""
     contents: dict[Key, dict[str, list[int]]] = {}
@@ -177,7 +171,7 @@ def check_replicas(index: Index, findings: Findings) -> None:
         ):
             contents.setdefault(operation.key, {}).setdefault(operation.process, []).append(number)
     for key, replicas in contents.items():
-        committed = _Committed(index.log(key))
+        committed = _Committed(index.log(key), is_unclean=key in options.unclean)
         held: dict[str, set[int]] = {}
         for replica, dumps in replicas.items():
             end = max(_watermark(index, number) for number in dumps)

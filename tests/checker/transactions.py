@@ -5,7 +5,7 @@ aborted record that was read is g1a, a committed one that is missing is lost-ack
 needs the whole transaction:
 
 - *torn-transaction*: nobody knows whether it was committed, one of its records was read, so it was, and
-  another of them is nowhere.
+  another of them is nowhere; or of what it wrote to one partition, an unclean election has cut a part.
 - *precommitted-read*: a record was read by its own transaction, or before anybody asked for its commit.
 - *g1c*: transactions that each read from the next, or come before it in one process, in a circle: the first
   must have been committed before the last, and the last before the first.
@@ -117,6 +117,7 @@ def check_transactions(
         if index.operations[transaction.end].type is Outcome.INFO:
             severity = Severity.COUNTED if transaction.name in transactions.exposed else Severity.BAD
             _check_torn(index, transaction, options, severity, findings)
+        _check_halves(index, transaction, options, findings)
     _check_early(index, transactions, writers, findings)
     _check_circles(index, transactions, writers, findings)
 
@@ -133,8 +134,10 @@ def _check_torn(
         for offset, value in operation.items:
             if value in log.places:
                 read = read or (log.key, log.places[value], value)
-            elif not is_excused(log, operation, offset, options) and (
-                index.has_final_read or (offset != NO_OFFSET and log.was_passed(offset))
+            elif (
+                log.key not in options.unclean
+                and not is_excused(log, operation, offset, options)
+                and (index.has_final_read or (offset != NO_OFFSET and log.was_passed(offset)))
             ):
                 missing.append((log.key, offset, value, number))
     if read is None or not missing:
@@ -153,6 +156,26 @@ def _check_torn(
     )
 
 
+def _check_halves(index: Index, transaction: Transaction, options: CheckOptions, findings: Findings) -> None:
+    """Where an unclean election cut a transaction and its marker, the rest of it is not read either."""
+    values: dict[Key, list[str]] = {}
+    for number in transaction.sends:
+        key = index.operations[number].key
+        if key in options.unclean:
+            values.setdefault(key, []).extend(value for _, value in index.operations[number].items)
+    for key, sent in values.items():
+        gone = [value for value in sent if value not in index.logs[key].final_values]
+        if index.has_final_read and 0 < len(gone) < len(sent):
+            findings.add(
+                Kind.TORN_TRANSACTION,
+                f"{len(gone)} of the {len(sent)} records that {transaction.name} wrote to {show_key(key)} "
+                f"are not there, and the others are read, the first that is gone {show_value(gone[0])}",
+                key=key,
+                values=gone,
+                about=(transaction.end,),
+            )
+
+
 def _check_early(
     index: Index, transactions: Transactions, writers: Mapping[tuple[Key, str], str], findings: Findings
 ) -> None:
@@ -160,11 +183,12 @@ def _check_early(
     early: dict[tuple[Key, str], int] = {}
     for (key, value), name in writers.items():
         log, end = index.logs[key], index.operations[transactions.by_name[name].end]
-        offset = log.places.get(value, NO_OFFSET)
-        if end.type is not Outcome.FAIL and offset in log.first_read:
-            reader = log.first_read[offset]
-            if index.operations[reader].t_return_ns < end.t_invoke_ns:
-                early[key, value] = reader
+        reader = log.reader_of(log.places.get(value, NO_OFFSET), value)
+        if end.type is Outcome.FAIL or reader is None:
+            continue
+        read = index.operations[reader]
+        if read.f is Function.POLL and read.t_return_ns < end.t_invoke_ns:
+            early[key, value] = reader
     for transaction in transactions.by_name.values():
         for number in transaction.polls:
             operation = index.operations[number]

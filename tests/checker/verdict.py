@@ -6,7 +6,7 @@ system that loses everything still gets a verdict that fits in memory and on a s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from enum import StrEnum
 
 import msgspec
@@ -74,6 +74,24 @@ class Kind(StrEnum):
     AUDIT_UNFOUNDED = "audit-unfounded"
     AUDIT_ORDER = "audit-order"
     AUDIT_OUTCOME = "audit-outcome"
+
+
+AFTER_UNCLEAN = frozenset(
+    {
+        Kind.INCONSISTENT_OFFSETS,
+        Kind.LOST_WRITE,
+        Kind.READ_THEN_GONE,
+        Kind.INT_POLL_SKIP,
+        Kind.POLL_SKIP,
+        Kind.NONMONOTONIC_POLL,
+        Kind.INT_SEND_SKIP,
+        Kind.NONMONOTONIC_SEND,
+        Kind.REAL_TIME_ORDER,
+        Kind.WATERMARK_REGRESS,
+        Kind.READ_ABOVE_WATERMARK,
+    }
+)
+"""What clients see where an unclean election dropped records, and others took their offsets."""
 
 
 class Involved(msgspec.Struct, frozen=True, kw_only=True):
@@ -244,15 +262,16 @@ def summarize(operation: Operation) -> str:
 class Findings:
     """Collects anomalies while the checks run."""
 
-    def __init__(self, operations: Sequence[Operation]) -> None:
+    def __init__(self, operations: Sequence[Operation], *, unclean: Set[Key] = frozenset()) -> None:
         self._operations = operations
+        self._unclean = unclean
         self.bad: dict[str, int] = {}
         self.counted: dict[str, int] = {}
         self.kept: list[Anomaly] = []
 
     @classmethod
-    def about(cls, history: History) -> Findings:
-        return cls(history.operations)
+    def about(cls, history: History, *, unclean: Set[Key]) -> Findings:
+        return cls(history.operations, unclean=unclean)
 
     def _is_room(self, kind: Kind, severity: Severity) -> bool:
         """Counts one more; whether its details are still kept."""
@@ -276,6 +295,8 @@ class Findings:
         about: Sequence[int] = (),
     ) -> None:
         """`about`: indices of the operations involved, first the one that shows it."""
+        if key in self._unclean and kind in AFTER_UNCLEAN:
+            severity = Severity.COUNTED
         if not self._is_room(kind, severity):
             return
         self.kept.append(

@@ -20,7 +20,7 @@ import msgspec
 
 from tests.proof.families import render_families
 from tests.proof.part import DIRECTORY, Part, load_all
-from tests.proof.plan import Profile, Step, committed_seed, drawn_seed, exploring, missing, steps
+from tests.proof.plan import TURNS, Profile, Step, committed_seed, drawn_seed, exploring, missing, steps
 from tests.proof.running import run
 from tests.proof.table import render
 
@@ -94,6 +94,7 @@ def main() -> int:
     runner.add_argument("--profile", type=Profile, choices=list(Profile), default=Profile.FULL)
     runner.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     runner.add_argument("--only", action="append", help="part name; may be repeated")
+    runner.add_argument("--turn", type=int, choices=range(TURNS), help="of what is run in turns, this third")
     runner.add_argument("--first", type=int, help="first seed; default: ci: that of tests/seeds, full: drawn")
     explorer = commands.add_parser("explore", help="draw new seeds on all tiers")
     explorer.add_argument("--minutes", type=float, default=60.0)
@@ -108,7 +109,7 @@ def main() -> int:
     print(f"first seed: {first}", flush=True)
     chosen = [
         step
-        for step in steps(arguments.profile, first, jobs=arguments.jobs)
+        for step in steps(arguments.profile, first, jobs=arguments.jobs, turn=arguments.turn)
         if not arguments.only or set(step.parts) & set(arguments.only)
     ]
     if not chosen:

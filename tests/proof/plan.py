@@ -11,9 +11,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import TypeVar
 
 from tests.simulation.schedule import CORES_ONLY, FAMILIES
 from tests.upgrade.last_release import is_left_out
+
+T = TypeVar("T")
 
 SEEDS = Path(__file__).parents[1] / "seeds"
 SEEDS_APART = 10_000
@@ -23,6 +26,10 @@ FIRST_SEEDS = 100_000
 
 ON_REAL_PROCESSES = {name: title for name, title in FAMILIES.items() if name not in CORES_ONLY}
 """What has a command of its own, with titles."""
+
+TURNS = 3
+"""A commit runs a third of the families and of the hunts for planted bugs, another one on each of three days:
+what they find seldom comes from one commit, and `make proof` runs all."""
 
 WITH_LAST_RELEASE = {"family-mixed", "upgrade"}
 """Parts that need the last release's commit."""
@@ -65,8 +72,13 @@ def drawn_seed() -> int:
     return secrets.randbelow(FIRST_SEEDS) * SEEDS_APART
 
 
-def steps(profile: Profile, first_seed: int, *, jobs: int) -> Sequence[Step]:
-    """Return the steps, in the order in which a failure is cheapest to find."""
+def of_turn(items: Sequence[T], turn: int | None) -> list[T]:
+    """Return those whose turn it is: every third; all where there is no turn."""
+    return list(items if turn is None else items[turn::TURNS])
+
+
+def steps(profile: Profile, first_seed: int, *, jobs: int, turn: int | None = None) -> Sequence[Step]:
+    """Return the steps, in the order in which a failure is cheapest to find. turn: 0 to 2, see TURNS."""
     first = str(first_seed)
     workers = str(jobs)
     is_full = profile is Profile.FULL
@@ -83,6 +95,12 @@ def steps(profile: Profile, first_seed: int, *, jobs: int) -> Sequence[Step]:
             waits=family not in MEASURED,
         )
 
+    unclean = step(
+        "transactions where leaders are elected uncleanly, on real processes",
+        f"tests.faults.nemesis --transactions --unclean --minutes {12 if is_full else 2} --seed {first}",
+        "tier-c-unclean",
+        minutes_max=90 if is_full else 15,
+    )
     planned = [
         step(
             "simulation, the cores on an event heap",
@@ -99,7 +117,7 @@ def steps(profile: Profile, first_seed: int, *, jobs: int) -> Sequence[Step]:
                 f"family-{family}",
                 minutes_max=60 if is_full else 5,
             )
-            for family, title in FAMILIES.items()
+            for family, title in of_turn(list(FAMILIES.items()), turn)
         ),
         step("the 2013 schedule on the cores", "tests.simulation 2013", "2013-tier-a", minutes_max=5),
         step(
@@ -111,7 +129,7 @@ def steps(profile: Profile, first_seed: int, *, jobs: int) -> Sequence[Step]:
         step("the 2013 schedule on the whole system", "tests.fullstack 2013", "2013-tier-b", minutes_max=5),
         step(
             "planted bugs, replication",
-            f"tests.simulation.teeth --jobs {workers}",
+            f"tests.simulation.teeth --jobs {workers}" + ("" if turn is None else f" --turn {turn}"),
             "teeth",
             minutes_max=90 if is_full else 20,
         ),
@@ -162,7 +180,9 @@ def steps(profile: Profile, first_seed: int, *, jobs: int) -> Sequence[Step]:
             minutes_max=60 if is_full else 6,
             waits=True,
         ),
-        *map(on_real_processes, sorted(ON_REAL_PROCESSES, key=MEASURED.__contains__)),
+        *of_turn(
+            [*map(on_real_processes, sorted(ON_REAL_PROCESSES, key=MEASURED.__contains__)), unclean], turn
+        ),
         step(
             "faults on real processes",
             f"tests.faults.nemesis --minutes {12 if is_full else 2} --seed {first}",

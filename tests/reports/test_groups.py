@@ -65,12 +65,16 @@ def without(cluster: LocalCluster, coordinator_id: int) -> Iterator[None]:
         )
 
 
-SOON = KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.UNKNOWN_TOPIC_OR_PART
+SOON = (
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+)
 
 
 def commit(admin: AdminClient, group: str, topic: str, offset: int) -> None:
-    """Set the offset of a group that need not exist; librdkafka does not ask again while its shard opens, or
-    while the coordinator has not heard of a new topic."""
+    """Set the offset of a group that need not exist; librdkafka does not ask again while its shard opens or
+    moves, or while the coordinator has not heard of a new topic."""
     until = time.monotonic() + SECONDS_MAX
     while True:
         wanted = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 0, offset)])

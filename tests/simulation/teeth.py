@@ -21,6 +21,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from tests.proof.part import Part, save
+from tests.proof.plan import TURNS, of_turn
 from tests.proof.table import aligned
 from tests.simulation.options import ClusterOptions, draw_options, of_family
 from tests.simulation.planted import PLANTS, Plant, planted
@@ -230,6 +231,9 @@ def part_of(hunts: Sequence[Hunt], without_bugs: Sequence[str | None], seconds: 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.teeth", description=__doc__)
     parser.add_argument("bugs", nargs="*", help="names; all when none is given")
+    parser.add_argument(
+        "--turn", type=int, choices=range(TURNS), help="every third of them, from this one on"
+    )
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     arguments = parser.parse_args()
     unknown = set(arguments.bugs) - {bug.name for bug in PLANTS}
@@ -238,6 +242,7 @@ def main() -> int:
     bugs = [bug for bug in PLANTS if not arguments.bugs or bug.name in arguments.bugs]
     if is_left_out():
         bugs = [bug for bug in bugs if bug.family != "mixed"]
+    bugs = of_turn(bugs, arguments.turn)
     began = time.monotonic()
     hunts, without_bugs = hunt_all(bugs, jobs=arguments.jobs)
     print(table(bugs, hunts))

@@ -21,6 +21,7 @@ from tests.faults.nemesis.kinds import PROCESS_KINDS
 from tests.faults.nemesis.kinds_coordinator import COORDINATOR_KINDS
 from tests.faults.nemesis.kinds_disk import DISK_KINDS
 from tests.faults.nemesis.kinds_network import NETWORK_KINDS
+from tests.faults.nemesis.kinds_unclean import UNCLEAN_KINDS
 from tests.faults.nemesis.run import RECORDS, remove, run, transactions
 from tests.proof.part import DIRECTORY, save
 
@@ -31,18 +32,26 @@ MINUTES_MAX = 60.0
 
 KINDS = {kind.name: kind for kind in (*PROCESS_KINDS, *NETWORK_KINDS, *DISK_KINDS)}
 WITH_COORDINATORS = KINDS | {kind.name: kind for kind in COORDINATOR_KINDS}
+WITHOUT_DISKS = {
+    kind.name: kind for kind in (*UNCLEAN_KINDS, *PROCESS_KINDS, *NETWORK_KINDS, *COORDINATOR_KINDS)
+}
 
 
 def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.faults.nemesis", description=__doc__)
     parser.add_argument("--minutes", type=float, default=5.0, help="how long faults strike (default 5)")
     parser.add_argument("--seed", type=int, default=1, help="decides which faults, when, how long")
-    names = sorted(WITH_COORDINATORS)
+    names = sorted(WITH_COORDINATORS | WITHOUT_DISKS)
     parser.add_argument("--only", nargs="+", choices=names, metavar="KIND", help=f"of: {', '.join(names)}")
     parser.add_argument(
         "--transactions",
         action="store_true",
         help="clients write, and read, in transactions, and coordinators are struck too",
+    )
+    parser.add_argument(
+        "--unclean",
+        action="store_true",
+        help="with transactions: min.insync.replicas=1 and unclean elections, and leaders that die alone",
     )
     parser.add_argument(
         "--kafka-home",
@@ -64,13 +73,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):  # A shell's background jobs ignore the latter.
         signal.signal(number, signal.default_int_handler)
     workload, known = RECORDS, KINDS
+    if options.unclean and not options.transactions:
+        build_parser().error("--unclean is tried with --transactions")
     if options.transactions:
-        workload, known = transactions(options.kafka_home), WITH_COORDINATORS
+        workload = transactions(options.kafka_home, unclean=options.unclean)
+        known = WITHOUT_DISKS if options.unclean else WITH_COORDINATORS
     if not set(options.only or ()) <= known.keys():
-        build_parser().error("coordinators are there with --transactions only")
+        build_parser().error(f"of {', '.join(options.only)}, some are not there in such a run")
     replay = (
         f"python -m tests.faults.nemesis --minutes {options.minutes:g} --seed {options.seed}"
         + (" --transactions" if options.transactions else "")
+        + (" --unclean" if options.unclean else "")
         + (f" --kafka-home {options.kafka_home}" if options.kafka_home else "")
         + (f" --only {' '.join(options.only)}" if options.only else "")
     )

@@ -5,8 +5,10 @@ from __future__ import annotations
 import random
 import shutil
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
@@ -40,6 +42,7 @@ from tests.proof.part import Part
 BROKERS, CONTROLLERS, ZOOKEEPERS = 5, 2, 3
 TOPIC, PARTITIONS = "ledger", 6
 TOPIC_CONFIG = {"min.insync.replicas": "2"}
+AVAILABLE_AT_ANY_PRICE = {"min.insync.replicas": "1", "unclean.leader.election.enable": "true"}
 BROKER_CONFIG = {
     "replica.lag.time.max.ms": "5000",
     "log.segment.bytes": str(512 * 1024),  # Rolls, and with them snapshots and syncs, every few seconds.
@@ -66,18 +69,24 @@ class Workload:
     clients: Sequence[Client]
     coordinators: int = 0
     options: CheckOptions = field(default_factory=CheckOptions)
+    topic_config: Mapping[str, str] = field(default_factory=lambda: TOPIC_CONFIG)
+
+    @property
+    def is_unclean(self) -> bool:
+        return self.topic_config is AVAILABLE_AT_ANY_PRICE
 
 
 RECORDS = Workload("tier-c", CLIENTS)
 
 
-def transactions(kafka_home: Path | None) -> Workload:
+def transactions(kafka_home: Path | None, *, unclean: bool) -> Workload:
     return Workload(
-        "tier-c-transactions",
+        "tier-c-unclean" if unclean else "tier-c-transactions",
         transactional_clients(kafka_home),
         coordinators=2,
         # librdkafka speaks no other version than the first.
         options=CheckOptions(version_1=True, version_2=(VERSION_2,)),
+        topic_config=AVAILABLE_AT_ANY_PRICE if unclean else TOPIC_CONFIG,
     )
 
 
@@ -91,6 +100,10 @@ class Outcomes:
     course: Course = field(default_factory=lambda: Course(0, 0, 0.0))
     settled_seconds: float | None = None
     """From the last client's end until no transaction was open."""
+    unclean: dict[int, int] = field(default_factory=dict)
+    """By partition, how many leaders were elected uncleanly, as the audit has it."""
+    ended_by_hand: int = 0
+    """Transactions that hung in a partition because an election had cut their markers."""
 
 
 def run(
@@ -117,7 +130,9 @@ def run(
     )
     with cluster:
         cluster.form()
-        cluster.create_topic(TOPIC, partitions=PARTITIONS, replication_factor=COPIES, configs=TOPIC_CONFIG)
+        cluster.create_topic(
+            TOPIC, partitions=PARTITIONS, replication_factor=COPIES, configs=workload.topic_config
+        )
         load = Load(
             directory=directory,
             bootstrap_servers=cluster.bootstrap_servers,
@@ -197,6 +212,10 @@ def finish(cluster: HostCluster, load: Load, recorder: Recorder, outcomes: Outco
     time.sleep(CATCH_UP_SECONDS)  # The readers', to the end of what is there.
     outcomes.failures += load.stop(producers=False)
     outcomes.operations = load.operations()
+    if outcomes.workload.is_unclean:
+        rows = cluster.audit(cause="unclean_leader_elected", topic=TOPIC)
+        outcomes.unclean = dict(Counter(row["partition"] for row in rows))
+        tell(f"unclean elections by partition: {outcomes.unclean}")
     if outcomes.workload.coordinators:
         settle(cluster, keys, outcomes, tell)
     tell("reading everything back")
@@ -226,12 +245,26 @@ def settle(cluster: HostCluster, keys: Sequence[Key], outcomes: Outcomes, tell: 
     """Wait until no transaction is open: only then does a reader reach the end of what was committed."""
     since = time.monotonic()
     while stuck := open_partitions(cluster.bootstrap_servers, keys):
+        if outcomes.unclean:
+            outcomes.ended_by_hand += end_hanging(cluster)
         if time.monotonic() - since > NO_TRANSACTION_OPEN_SECONDS_MAX:
             outcomes.failures.append(f"a transaction is open for ever: {', '.join(stuck)}")
             return
         time.sleep(0.5)
     outcomes.settled_seconds = time.monotonic() - since
     tell(f"no transaction is open after {outcomes.settled_seconds:.1f} s")
+
+
+def end_hanging(cluster: HostCluster) -> int:
+    """Do what an operator does about transactions that the alarm calls hanging; return how many."""
+    ended = 0
+    for hanging in cluster.api.get(f"/clusters/{cluster.name}/transactions")["hanging"]:
+        path = f"/clusters/{cluster.name}/topics/{hanging['topic']}/partitions/{hanging['partition']}"
+        body = {"producer_id": hanging["producer_id"], "reason": "an unclean election cut its marker"}
+        with suppress(RestFailed):  # The alarm is a heartbeat old, and the leader may hold it open no more.
+            cluster.api.post(f"{path}:end-transaction", body, timeout_seconds=0)
+            ended += 1
+    return ended
 
 
 def wait_until_whole(cluster: HostCluster) -> list[RestPartition]:
@@ -292,7 +325,10 @@ def judge(
     with (directory / HISTORY_FILE).open("wb") as stream:
         write_history(stream, merged)
     tell(f"checking {len(merged)} operations")
-    verdict = check(History.of(merged), outcomes.workload.options)
+    options = replace(
+        outcomes.workload.options, unclean=frozenset((TOPIC, partition) for partition in outcomes.unclean)
+    )
+    verdict = check(History.of(merged), options)
     keys = [(TOPIC, partition) for partition in range(PARTITIONS)]
     part = to_part(
         seed=seed,
@@ -309,6 +345,12 @@ def judge(
         part.figures.update(transactions_of(merged, version_2=VERSION_2))
         if not part.figures["transactions committed"]:
             part.failures.append("no transaction was committed, so nothing was tried")
+    if outcomes.workload.is_unclean:
+        part.figures["unclean elections"] = sum(outcomes.unclean.values())
+        part.figures["transactions that hung"] = outcomes.ended_by_hand
+        part.figures["acknowledged, cut and set aside"] = verdict.figures.unpromised_lost
+        if not verdict.figures.unpromised_lost:
+            part.failures.append("no election cut what was acknowledged, so nothing was tried")
     if outcomes.settled_seconds is not None:
         part.figures["no transaction open after the end s"] = round(outcomes.settled_seconds, 1)
     if not part.is_ok:

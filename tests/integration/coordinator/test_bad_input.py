@@ -52,6 +52,14 @@ def of_member(key: ApiKey, version: int, **fields: Any) -> tuple[int, int, Field
     return key, version, {"group_id": "bad", "generation_id": 1, "member_id": "nobody"} | fields
 
 
+def produce_under(transactional_id: str) -> tuple[int, int, Fields]:
+    return ApiKey.INIT_PRODUCER_ID, 4, {"transactional_id": transactional_id}
+
+
+ANY = "any#byte"
+TAKEN = {ErrorCode.NONE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR}
+"""The last two of transactions, whose shards are made when somebody wants some."""
+
 BAD: list[tuple[tuple[int, int, Fields], ErrorCode]] = [
     (join(group_id=""), ErrorCode.INVALID_GROUP_ID),
     (join(session_timeout_ms=1), ErrorCode.INVALID_SESSION_TIMEOUT),
@@ -158,21 +166,21 @@ def test_bad_requests_get_the_errors_of_kafka(tmp_path: Path) -> None:
     beside_a_bystander(tmp_path, attack)
 
 
-def test_every_byte_may_stand_in_a_group_id_or_ends_its_own_connection_only(tmp_path: Path) -> None:
+def test_every_byte_may_stand_in_an_id_or_ends_its_own_connection_only(tmp_path: Path) -> None:
     """From 128 on, a byte alone is no UTF-8."""
 
     async def attack(wire: Raw, cluster: ClusterInProcess, bystander: Bystander) -> None:
         port = cluster.coordinators[COORDINATOR].port
         for number in range(256):
-            key, version, fields = commit(number, group_id="any#byte")
-            frame = request(key, version, fields).replace(b"any#byte", b"any%cbyte" % number)
-            if number < 128:
-                await wire.send(frame)
-                assert error_of(await wire.answer(key, version)) is ErrorCode.NONE
-            else:
-                async with connected(port) as other:
-                    await other.send(frame)
-                    assert await other.is_closed()
+            for key, version, fields in (commit(number, group_id=ANY), produce_under(ANY)):
+                frame = request(key, version, fields).replace(ANY.encode(), b"any%cbyte" % number)
+                if number < 128:
+                    await wire.send(frame)
+                    assert error_of(await wire.answer(key, version)) in TAKEN
+                else:
+                    async with connected(port) as other:
+                        await other.send(frame)
+                        assert await other.is_closed()
             if number % 16 == 0:
                 await bystander.goes_on(number)
 

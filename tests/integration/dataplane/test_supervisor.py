@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from dataplane.supervisor import EXIT_DIRECTORY_REFUSED
+from localcluster.ports import PortReservation
 from springtide.node.command_line import EXIT_NOT_STARTED
 
 SUPERVISOR = """
@@ -131,18 +132,20 @@ def test_a_start_that_is_refused_twice_ends_all_workers_with_its_error(tmp_path:
     ):
         file.parent.mkdir()
         file.write_text(text)
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        serve = ("serve", "--cluster", "prod", "--broker-id", "5", "--controllers", "http://127.0.0.1:1")
-        where = ("--workers", "2", "--listen", f"127.0.0.1:{port}", "--data-dir", "data")
-        ended = subprocess.run(
-            [sys.executable, script, *serve, *where],
-            cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": str(Path.cwd())},
-            stderr=subprocess.PIPE,
-            text=True,
-            check=False,
-        )
+    with PortReservation() as ports:
+        # That of the second worker stays free.
+        port = ports.reserve_free(count=2)
+        with socket.create_server(("127.0.0.1", port)):
+            serve = ("serve", "--cluster", "prod", "--broker-id", "5", "--controllers", "http://127.0.0.1:1")
+            where = ("--workers", "2", "--listen", f"127.0.0.1:{port}", "--data-dir", "data")
+            ended = subprocess.run(
+                [sys.executable, script, *serve, *where],
+                cwd=tmp_path,
+                env={**os.environ, "PYTHONPATH": str(Path.cwd())},
+                stderr=subprocess.PIPE,
+                text=True,
+                check=False,
+            )
     assert ended.returncode == EXIT_NOT_STARTED, ended.stderr
     assert "worker_refused worker=0/2 exit_code=3" in ended.stderr
     told = [line for line in ended.stderr.splitlines() if "can_not_listen" in line]

@@ -23,7 +23,6 @@ from tests.interop.drivers.members import Prints, return_static, share
 
 Asked = dict[str, Any]
 TOOLS = "org.apache.kafka.tools"
-CONFIGS = "kafka.admin.ConfigCommand"
 ACLS = f"{TOOLS}.AclCommand"
 MECHANISM = "SCRAM-SHA-256"
 TRANSACTIONS = f"{TOOLS}.TransactionsCommand"
@@ -36,6 +35,9 @@ class JavaTools:
 
     def __init__(self, home: Path) -> None:
         self._home = home
+        major, minor = find_version(home).split(".")[:2]
+        is_moved = (int(major), int(minor)) >= (4, 4)
+        self._configs = f"{TOOLS}.ConfigCommand" if is_moved else "kafka.admin.ConfigCommand"
 
     def version(self, asked: Asked) -> str:
         return find_version(self._home)
@@ -57,13 +59,13 @@ class JavaTools:
 
     def describe_configs(self, asked: Asked) -> str:
         which = ["--describe", "--all", "--entity-type", "topics", "--entity-name", asked["topic"]]
-        printed = self._run(asked, CONFIGS, *which)
+        printed = self._run(asked, self._configs, *which)
         found = re.search(rf"^\s*{re.escape(asked['setting'])}=(\S+)", printed, re.MULTILINE)
         return found[1] if found else printed
 
     def alter_configs(self, asked: Asked) -> None:
         which = ["--alter", "--entity-type", "topics", "--entity-name", asked["topic"]]
-        self._run(asked, CONFIGS, *which, "--add-config", f"{asked['setting']}={asked['value']}")
+        self._run(asked, self._configs, *which, "--add-config", f"{asked['setting']}={asked['value']}")
 
     def produce(self, asked: Asked) -> None:
         settings = {
@@ -205,11 +207,11 @@ class JavaTools:
 
     def _alter_user(self, asked: Asked, *change: str) -> None:
         which = ["--alter", "--entity-type", "users", "--entity-name", asked["user"]]
-        self._run(asked, CONFIGS, *which, *change)
+        self._run(asked, self._configs, *which, *change)
 
     def _describe_user(self, asked: Asked) -> str:
         which = ["--describe", "--entity-type", "users", "--entity-name", asked["user"]]
-        return self._run(asked, CONFIGS, *which)
+        return self._run(asked, self._configs, *which)
 
     def create_acl(self, asked: Asked) -> None:
         what = ["--allow-principal", asked["principal"], "--operation", "Read"]

@@ -351,3 +351,37 @@ def test_an_end_without_a_name_is_refused() -> None:
     b.end("p", "")
     with pytest.raises(HistoryError, match="has its name"):
         judged(b)
+
+
+UNCLEAN_0 = CheckOptions(unclean=frozenset({K0}))
+
+
+def test_an_unclean_election_may_cut_a_whole_transaction_that_a_replica_set_aside() -> None:
+    def history(*, aside: bool) -> HistoryBuilder:
+        b = HistoryBuilder()
+        cut, kept = wrote(b, "p1", (*K0, 0), (*K1, 0))
+        b.poll("c", K0, [(0, cut)])
+        (instead,) = wrote(b, "p2", (*K0, 0))
+        b.poll("d", K0, [(0, instead)], final=True)
+        b.poll("d", K1, [(0, kept)], final=True)
+        b.dump("broker-1", K0, [(0, instead)], high_watermark=1)
+        if aside:
+            b.dump("broker-2 divergent", K0, [(0, cut)])
+        return b
+
+    verdict = check(history(aside=True).history(), UNCLEAN_0)
+    assert verdict.bad == {}
+    assert (verdict.figures.lost, verdict.figures.unpromised_lost) == (0, 1)
+    assert set(verdict.counted) >= {Kind.LOST_ACKED, Kind.INCONSISTENT_OFFSETS}
+    without_trace = check(history(aside=False).history(), UNCLEAN_0)
+    assert (without_trace.bad, without_trace.figures.lost) == ({Kind.LOST_ACKED: 1}, 1)
+    elsewhere = check(history(aside=True).history(), CheckOptions(unclean=frozenset({K1})))
+    assert {Kind.LOST_ACKED, Kind.INCONSISTENT_OFFSETS} <= set(elsewhere.bad)
+
+
+def test_of_a_transaction_that_an_election_cut_in_two_nothing_is_read() -> None:
+    b = HistoryBuilder()
+    left, cut = wrote(b, "p1", (*K0, 0), (*K0, 1))
+    b.poll("d", K0, [(0, left)], final=True)
+    b.dump("broker-2 divergent", K0, [(1, cut)])
+    assert check(b.history(), UNCLEAN_0).bad == {Kind.TORN_TRANSACTION: 1}

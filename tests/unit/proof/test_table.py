@@ -9,11 +9,13 @@ from tests.proof.families import render_families
 from tests.proof.part import Part, load_all, save
 from tests.proof.plan import (
     SEEDS_APART,
+    TURNS,
     Profile,
     committed_seed,
     drawn_seed,
     exploring,
     missing,
+    of_turn,
     steps,
 )
 from tests.proof.table import render, shown
@@ -92,6 +94,19 @@ def test_every_profile_runs_every_part_and_what_is_absent_is_told() -> None:
     ci, full = (steps(profile, 1, jobs=2) for profile in Profile)
     assert [step.parts for step in ci] == [step.parts for step in full]
     assert missing(ci, lambda name: name != "teeth") == ["teeth"]
+
+
+def test_what_runs_in_turns_has_all_run_after_three_of_them() -> None:
+    whole = steps(Profile.CI, 1, jobs=2)
+    turns = [steps(Profile.CI, 1, jobs=2, turn=turn) for turn in range(TURNS)]
+    assert {part for turn in turns for step in turn for part in step.parts} == {
+        part for step in whole for part in step.parts
+    }
+    assert max(map(len, turns)) < 0.7 * len(whole)
+    assert sorted(bug for turn in range(TURNS) for bug in of_turn(range(7), turn)) == list(range(7))
+    always = {"tier-a", "tier-b", "teeth", "tier-c", "tier-c-transactions", "crash-states", "2013-real"}
+    for turn in turns:
+        assert always <= {part for step in turn for part in step.parts}
 
 
 def test_each_family_of_faults_has_a_row_with_what_each_tier_tried_and_lost() -> None:
