@@ -77,7 +77,8 @@ async def test_a_revision_waits_for_the_last_cluster_and_comes_without_a_restart
     """As if the newest revision were this release's."""
     monkeypatch.setitem(schema.OLDEST_LEVELS, schema.HEAD, NEWEST)
     url, clock = f"sqlite:///{tmp_path / 'audit.db'}", SystemClock()
-    add_cluster(meta, "a", b'{"level":2}')
+    newest = b'{"level":%d}' % NEWEST
+    add_cluster(meta, "a", newest)
     add_cluster(meta, "b", None)
     revision = await make_ready(url, clock)
     assert revision == "0010"
@@ -92,7 +93,7 @@ async def test_a_revision_waits_for_the_last_cluster_and_comes_without_a_restart
             meta.start_write([Create("/clusters/b/level", b'{"level":1}')])
             await anyio.sleep(0.1)
             assert migrate.current_revision(url) == "0010"
-            meta.start_write([SetData("/clusters/b/level", b'{"level":2}', 0)])
+            meta.start_write([SetData("/clusters/b/level", newest, 0)])
     assert migrate.current_revision(url) == schema.HEAD
     with anyio.fail_after(5):
         await follow_levels(url, await make_ready(url, clock), meta, clock)

@@ -39,7 +39,7 @@ from springtide.contract.administration import (
 )
 from springtide.contract.epochs import BrokerEpoch
 from springtide.contract.lag_report import LagReport, ReplicaLogEnd
-from springtide.levels import CONSUMER_GROUPS
+from springtide.levels import CONSUMER_GROUPS, TRANSACTIONS
 from tests.kit.admin_api.coordinators import Coordinator
 from tests.kit.admin_api.rest import Rest, controller, problem, silence, speaking
 from tests.kit.memory.zookeeper import MemoryZooKeeper
@@ -818,6 +818,7 @@ async def test_the_setting_of_first_use_is_enough_where_administration_needs_tok
 async def test_groups_have_settings_of_their_own(zookeeper: MemoryZooKeeper) -> None:
     async with controller(zookeeper) as rest:
         await rest.form()
+        rest.engine.cluster("prod").decided.level = TRANSACTIONS.since
         name = "consumer.session.timeout.ms"
 
         def alter(group_id: str, value: str | None) -> AlterConfigsCall:
