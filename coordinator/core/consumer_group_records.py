@@ -19,7 +19,8 @@ import struct
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import repeat
+from functools import partial
+from itertools import chain, repeat
 from operator import attrgetter
 from typing import NamedTuple, TypeAlias, TypeVar
 from uuid import UUID
@@ -139,14 +140,21 @@ ConsumerValue: TypeAlias = (
 
 
 def by_topic(partitions: Iterable[TopicIdPartition]) -> dict[UUID, tuple[int, ...]]:
-    found: defaultdict[UUID, set[int]] = defaultdict(set)
+    """Return partitions by topic, both sorted."""
+    found: defaultdict[int, set[int]] = defaultdict(set)  # an UUID's own hash is slow
     for topic_id, partition in partitions:
-        found[topic_id].add(partition)
-    return {topic_id: tuple(sorted(own)) for topic_id, own in found.items()}
+        found[topic_id.int].add(partition)
+    return {UUID(int=topic_id): tuple(sorted(own)) for topic_id, own in sorted(found.items())}
 
 
 def each_partition(partitions: PartitionsByTopic) -> Iterator[TopicIdPartition]:
-    return (TopicIdPartition(topic_id, one) for topic_id, own in partitions.items() for one in own)
+    return chain.from_iterable(partitions_of(topic_id, own) for topic_id, own in partitions.items())
+
+
+def partitions_of(topic_id: UUID, numbers: Iterable[int]) -> Iterator[TopicIdPartition]:
+    """Yield partitions of a topic. A call of the class for each would take twice as long, and members may
+    have tens of thousands."""
+    return map(partial(tuple.__new__, TopicIdPartition), zip(repeat(topic_id), numbers))
 
 
 # --- writing ---------------------------------------------------------------------------------------
@@ -200,16 +208,15 @@ def _encode_target(value: PartitionsByTopic) -> bytes:
 def _encode_current(value: CurrentAssignment) -> bytes:
     out = bytearray(_CURRENT_HEAD.pack(_VERSION, value.epoch, value.previous_epoch, value.state))
     for stamped in (value.assigned, value.revoking):
-        topics: dict[int, tuple[UUID, list[tuple[int, int]]]] = {}  # an UUID's own hash is slow
+        topics: defaultdict[int, dict[int, int]] = defaultdict(dict)  # an UUID's own hash is slow
         for (topic_id, partition), epoch in stamped.items():
-            found = topics.get(topic_id.int) or topics.setdefault(topic_id.int, (topic_id, []))
-            found[1].append((partition, epoch))
+            topics[topic_id.int][partition] = epoch
         write_count(out, len(topics), is_flexible=True)
-        for _, (topic_id, pairs) in sorted(topics.items()):
-            partitions, epochs = zip(*sorted(pairs), strict=True)
-            _write_topic(out, topic_id, partitions)
+        for number, epochs in sorted(topics.items()):
+            partitions = sorted(epochs)
+            _write_topic(out, UUID(int=number), partitions)
             tagged = bytearray()
-            _write_numbers(tagged, epochs)
+            _write_numbers(tagged, [epochs[one] for one in partitions])
             _write_tag(out, tagged)
     out.append(0)
     return bytes(out)
@@ -365,7 +372,7 @@ def _read_stamped(reader: Reader, epoch: int) -> dict[TopicIdPartition, int]:
         epochs = _read_tag(reader, _read_nullable_numbers, None)
         if epochs is not None and len(epochs) != len(partitions):
             raise MalformedRequest(f"{len(epochs)} epochs of {len(partitions)} partitions")
-        keys = (TopicIdPartition(topic_id, one) for one in partitions)
+        keys = partitions_of(topic_id, partitions)
         found.update(zip(keys, epochs or repeat(epoch, len(partitions)), strict=True))
     return found
 

@@ -56,6 +56,11 @@ class TwoViews(Generic[K, V]):
         return key not in self._replaced
 
     @property
+    def is_level(self) -> bool:
+        """Return whether both views are the same."""
+        return not self._changes
+
+    @property
     def latest_count(self) -> int:
         """Return how many keys the latest view has."""
         return len(self._latest)

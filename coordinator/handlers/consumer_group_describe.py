@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from coordinator.core.consumer_group_records import Partitions
+from coordinator.core.consumer_group_records import Partitions, by_topic
 from coordinator.core.groups.consumer.requests import (
     DescribeConsumerGroups,
     DescribedConsumer,
@@ -13,7 +13,6 @@ from coordinator.core.groups.consumer.requests import (
 )
 from coordinator.handlers.asking import GROUPS, ask_named
 from coordinator.handlers.context import CoordinatorContext
-from coordinator.handlers.topics import by_topic
 from springtide.levels import CONSUMER_GROUPS
 from springtide.node.cluster_view import ClusterView
 from springtide.node.handlers import authorized_operations
@@ -112,7 +111,8 @@ def _member(view: ClusterView, member: DescribedConsumer) -> ConsumerGroupDescri
 def _assignment(view: ClusterView, partitions: Partitions) -> ConsumerGroupDescribeAssignment:
     """Return the partitions of topics that exist."""
     topics = (
-        (view.topic_by_id(topic_id_text(one.bytes)), one, numbers) for one, numbers in by_topic(partitions)
+        (view.topic_by_id(topic_id_text(one.bytes)), one, numbers)
+        for one, numbers in by_topic(partitions).items()
     )
     return ConsumerGroupDescribeAssignment(
         topic_partitions=tuple(

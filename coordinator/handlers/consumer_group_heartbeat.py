@@ -6,12 +6,16 @@ checks is Kafka's.
 
 from __future__ import annotations
 
-from coordinator.core.consumer_group_records import Partitions, TopicIdPartition
+from functools import lru_cache
+from itertools import chain
+
+from msgspec.structs import replace
+
+from coordinator.core.consumer_group_records import Partitions, by_topic, partitions_of
 from coordinator.core.groups.consumer.checks import HeartbeatRefusal, refusal_of
 from coordinator.core.groups.consumer.requests import ConsumerHeartbeat, ConsumerHeartbeatReply
 from coordinator.handlers.asking import TOLD, shard_in
 from coordinator.handlers.context import CoordinatorContext
-from coordinator.handlers.topics import by_topic
 from springtide.levels import CONSUMER_GROUPS
 from springtide.node.handlers.context import Request, check_level
 from springtide.node.handlers.group_refusals import CLASSIC_ONLY
@@ -24,38 +28,43 @@ from springtide.wire.messages import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
+from springtide.wire.typed import write_message
 
 MEMBER_NAMES_ITSELF_SINCE = 1
 NAME_CHARS_MAX = 100
 """Of an id or a list of topics in a text about them."""
+ANSWERS_KEPT_MAX = 10_000
+"""Some 300 bytes each."""
 
 
 def handle(context: CoordinatorContext, request: Request, message: ConsumerGroupHeartbeatRequest) -> None:
     may_be_new = request.api_version < MEMBER_NAMES_ITSELF_SINCE
     connection = request.answer.connection
 
-    def make(token: int) -> ConsumerHeartbeat:
-        return ConsumerHeartbeat(
-            token=token,
-            group_id=message.group_id,
-            member_id=message.member_id,
-            new_member_id=context.new_member_suffix() if may_be_new and not message.member_id else "",
-            member_epoch=message.member_epoch,
-            instance_id=message.instance_id,
-            rack_id=message.rack_id,
-            client_id=connection.client_id or "",
-            client_host=f"/{connection.peer}",  # as Java writes an address
-            principal=request.principal,
-            rebalance_timeout_ms=message.rebalance_timeout_ms,
-            topics=message.subscribed_topic_names,
-            pattern=message.subscribed_topic_regex,
-            assignor=message.server_assignor,
-            owned=_owned(message),
-        )
+    said = ConsumerHeartbeat(
+        token=0,
+        group_id=message.group_id,
+        member_id=message.member_id,
+        new_member_id=context.new_member_suffix() if may_be_new and not message.member_id else "",
+        member_epoch=message.member_epoch,
+        instance_id=message.instance_id,
+        rack_id=message.rack_id,
+        client_id=connection.client_id or "",
+        client_host=f"/{connection.peer}",  # as Java writes an address
+        principal=request.principal,
+        rebalance_timeout_ms=message.rebalance_timeout_ms,
+        topics=message.subscribed_topic_names,
+        pattern=message.subscribed_topic_regex,
+        assignor=message.server_assignor,
+        owned=_owned(message),
+    )
 
     def answered(reply: object) -> None:
         if isinstance(reply, ConsumerHeartbeatReply) and reply.error is ErrorCode.NONE:
-            request.reply(_response(reply))
+            if reply.assigned is None and request.account is None:
+                request.reply_chunks([_body(request.api_version, reply)])
+            else:
+                request.reply(_response(reply))
         elif isinstance(reply, ConsumerHeartbeatReply):
             refuse(HeartbeatRefusal(reply.error, reply.message or _why(reply.error, message)))
         else:
@@ -68,11 +77,12 @@ def handle(context: CoordinatorContext, request: Request, message: ConsumerGroup
         )
         request.reply(answer, cause=refusal.message)
 
-    refusal = _refusal(context, request, message) or refusal_of(make(0), context.group_options)
+    refusal = _refusal(context, request, message) or refusal_of(said, context.group_options)
     if refusal is not None:
         refuse(refusal)
     else:
-        context.shards.submit(shard_in(context, GROUPS_TOPIC, message.group_id), make, answered)
+        shard = shard_in(context, GROUPS_TOPIC, message.group_id)
+        context.shards.submit(shard, lambda token: replace(said, token=token), answered)
 
 
 def _refusal(
@@ -119,11 +129,18 @@ def _owned(message: ConsumerGroupHeartbeatRequest) -> Partitions | None:
     if message.topic_partitions is None:
         return None
     return frozenset(
-        TopicIdPartition(topic.topic_id, partition)
-        for topic in message.topic_partitions
-        if topic.topic_id is not None
-        for partition in topic.partitions
+        chain.from_iterable(
+            partitions_of(topic.topic_id, topic.partitions)
+            for topic in message.topic_partitions
+            if topic.topic_id is not None
+        )
     )
+
+
+@lru_cache(maxsize=ANSWERS_KEPT_MAX)
+def _body(api_version: int, reply: ConsumerHeartbeatReply) -> bytes:
+    """Return the answer that members at rest get to each of their heartbeats."""
+    return write_message(_response(reply), api_version)
 
 
 def _response(reply: ConsumerHeartbeatReply) -> ConsumerGroupHeartbeatResponse:
@@ -132,7 +149,7 @@ def _response(reply: ConsumerHeartbeatReply) -> ConsumerGroupHeartbeatResponse:
         assignment = ConsumerGroupHeartbeatAssignment(
             topic_partitions=tuple(
                 ConsumerGroupHeartbeatAssignmentTopicPartitions(topic_id=topic_id, partitions=partitions)
-                for topic_id, partitions in by_topic(reply.assigned)
+                for topic_id, partitions in by_topic(reply.assigned).items()
             )
         )
     return ConsumerGroupHeartbeatResponse(

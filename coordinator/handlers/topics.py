@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Generic, NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
-from coordinator.core.consumer_group_records import TopicIdPartition
 from coordinator.core.groups.requests import OffsetPlace
 from springtide.contract.partition_state import TopicState
 from springtide.node.cluster_view import ClusterView
@@ -59,14 +57,6 @@ def refusal(request: Request, operation: Operation, topic: TopicState | None, as
     if name is not None and not request.may(operation, ResourceType.TOPIC, name):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     return absence(asked) if topic is None else ErrorCode.NONE
-
-
-def by_topic(partitions: Iterable[TopicIdPartition]) -> list[tuple[UUID, tuple[int, ...]]]:
-    """Return partitions by topic, both sorted."""
-    topics: defaultdict[UUID, list[int]] = defaultdict(list)
-    for topic_id, partition in sorted(partitions):
-        topics[topic_id].append(partition)
-    return [(topic_id, tuple(numbers)) for topic_id, numbers in topics.items()]
 
 
 def place_in(topic: TopicState, partition: int) -> OffsetPlace:

@@ -108,6 +108,7 @@ class Registry:
     protocols take."""
 
     __slots__ = (
+        "_settings",
         "consumers",
         "deleted",
         "history",
@@ -122,6 +123,7 @@ class Registry:
 
     def __init__(self, options: GroupOptions) -> None:
         self.options = options
+        self._settings = settings_of(options, {})
         self.store = GroupStore()
         self.consumers = ConsumerGroups(self.store.consumers)
         self.live: dict[str, ClassicGroup] = {}
@@ -137,7 +139,8 @@ class Registry:
 
     def settings_of(self, group_id: str) -> GroupSettings:
         """Return the settings of a group of the `consumer` protocol."""
-        return settings_of(self.options, self.consumers.configs.get(group_id, {}))
+        configs = self.consumers.configs.get(group_id)
+        return self._settings if configs is None else settings_of(self.options, configs)
 
     # --- groups ------------------------------------------------------------------------------------
 

@@ -19,31 +19,37 @@ def refusal_of(request: ConsumerHeartbeat, options: GroupOptions) -> HeartbeatRe
     """Return why a heartbeat is refused, None if it may be looked at. Clients end on INVALID_REQUEST and on
     UNSUPPORTED_ASSIGNOR."""
     epoch = request.member_epoch
-    checks = (
-        (not request.group_id, "the group id is empty"),
-        (request.instance_id == "", "the instance id is empty"),
-        (request.rack_id == "", "the rack id is empty"),
-        (not request.member_id and (epoch != JOINING or not request.new_member_id), "the member id is empty"),
-        (epoch < AWAY, f"the member epoch is {epoch}"),
-        (epoch == AWAY and request.instance_id is None, "only a static member can leave for a while"),
-        (
-            epoch == JOINING and request.rebalance_timeout_ms == -1,
-            "a member that joins has a rebalance timeout",
-        ),
-        (epoch == JOINING and request.owned != frozenset(), "a member that joins owns no partition"),
-        (
-            epoch == JOINING and request.topics is None and not request.pattern,
-            "a member that joins subscribes topics or a pattern",
-        ),
-        (_is_too_long(request, options), "a text or the subscription is too long"),
-    )
-    for is_wrong, message in checks:
-        if is_wrong:
-            return HeartbeatRefusal(ErrorCode.INVALID_REQUEST, message)
+    if fault := _fault_of(request, options):
+        return HeartbeatRefusal(ErrorCode.INVALID_REQUEST, fault)
     if epoch not in (LEAVING, AWAY) and request.assignor not in (None, *options.assignors):
         text = f"the assignors are {', '.join(options.assignors)}"
         return HeartbeatRefusal(ErrorCode.UNSUPPORTED_ASSIGNOR, text)
     return None
+
+
+def _fault_of(request: ConsumerHeartbeat, options: GroupOptions) -> str:
+    epoch, fault = request.member_epoch, ""
+    if not request.group_id:
+        fault = "the group id is empty"
+    elif request.instance_id == "":
+        fault = "the instance id is empty"
+    elif request.rack_id == "":
+        fault = "the rack id is empty"
+    elif not request.member_id and (epoch != JOINING or not request.new_member_id):
+        fault = "the member id is empty"
+    elif epoch < AWAY:
+        fault = f"the member epoch is {epoch}"
+    elif epoch == AWAY and request.instance_id is None:
+        fault = "only a static member can leave for a while"
+    elif epoch == JOINING and request.rebalance_timeout_ms == -1:
+        fault = "a member that joins has a rebalance timeout"
+    elif epoch == JOINING and request.owned != frozenset():
+        fault = "a member that joins owns no partition"
+    elif epoch == JOINING and request.topics is None and not request.pattern:
+        fault = "a member that joins subscribes topics or a pattern"
+    elif _is_too_long(request, options):
+        fault = "a text or the subscription is too long"
+    return fault
 
 
 def _is_too_long(request: ConsumerHeartbeat, options: GroupOptions) -> bool:
@@ -57,6 +63,7 @@ def _is_too_long(request: ConsumerHeartbeat, options: GroupOptions) -> bool:
         request.client_host,
         request.pattern,
     )
-    subscription = sum(len(name.encode()) for name in request.topics or ())
-    is_long = any(len(text.encode()) > STRING_BYTES_MAX for text in texts if text)
-    return is_long or subscription > options.member_bytes_max
+    for text in texts:
+        if text and len(text.encode()) > STRING_BYTES_MAX:
+            return True
+    return sum(len(one.encode()) for one in request.topics or ()) > options.member_bytes_max

@@ -47,14 +47,16 @@ class GroupDraft:
         merged = {**self.group.members, **self.changed}
         return {member_id: member for member_id, member in merged.items() if member is not None}
 
-    def is_free_for(self, member_id: str, partition: TopicIdPartition) -> bool:
-        """Return whether no other member has the partition, or has yet to give it up. What the member itself
-        has yet to give up is free for it (KAFKA-16147)."""
-        owner = self.group.owners.get(partition)
-        if owner is None or owner == member_id:
-            return True
-        if owner not in self.changed:
-            return False
+    def free_for(self, member_id: str, partitions: set[TopicIdPartition]) -> set[TopicIdPartition]:
+        """Return those of the partitions that no other member has, or has yet to give up. What the member
+        itself has yet to give up is free for it (KAFKA-16147)."""
+        free = partitions.difference(self.group.owners)
+        return free.union(one for one in partitions.difference(free) if self._lets_go(one, member_id))
+
+    def _lets_go(self, partition: TopicIdPartition, to: str) -> bool:
+        owner = self.group.owners[partition]
+        if owner == to or owner not in self.changed:
+            return owner == to
         member = self.changed[owner]
         return member is None or not _holds(member.current, partition)
 
@@ -68,14 +70,16 @@ class GroupDraft:
         for before, member in self._changes():
             names.subtract(() if before is None else before.about.topics)
             names.update(() if member is None else member.about.topics)
-        return frozenset(+names).union(*map(self._matched, self._asked()))
+        return frozenset(+names).union(*map(self._matched, self.asked()))
 
     def _matched(self, pattern: str | None) -> tuple[str, ...]:
         resolved = self.resolved.get(pattern or "") or self.group.patterns.get(pattern or "")
         return () if resolved is None else resolved.topics
 
-    def _asked(self) -> Counter[str]:
+    def asked(self) -> Counter[str]:
         """Return how many members subscribe each pattern."""
+        if not self.changed:
+            return self.group.asked
         asked = Counter(self.group.asked)
         for before, member in self._changes():
             asked.subtract([before.about.pattern] if before is not None and before.about.pattern else [])
@@ -90,6 +94,17 @@ class GroupDraft:
                 yield before, member
 
     @property
+    def is_same(self) -> bool:
+        """Return whether the group stays as it is, as with nearly all heartbeats."""
+        group = self.group
+        is_changed = self.changed or self.resolved or self.is_new or self.converted
+        return (
+            not is_changed
+            and self.target is group.target
+            and (self.epoch, self.topics_hash) == (group.epoch, group.topics_hash)
+        )
+
+    @property
     def was_made(self) -> bool:
         """Return whether the group has not been one of the `consumer` protocol before."""
         return self.is_new or bool(self.converted)
@@ -97,8 +112,10 @@ class GroupDraft:
     def records(self) -> Iterator[KeyedValue]:
         """Yield what has to be written. Each beginning of it is a legal state: members before what they have,
         and who goes lets go of everything first."""
-        yield from self.converted
         group, group_id = self.group, self.group.group_id
+        if self.is_same:
+            return
+        yield from self.converted
         gone = [one for one, member in self.changed.items() if member is None and one in group.members]
         for member_id in gone:
             for record in (ConsumerRecord.CURRENT, ConsumerRecord.TARGET, ConsumerRecord.MEMBER):
@@ -108,7 +125,7 @@ class GroupDraft:
         for member_id, member in now:
             if (old := before[member_id]) is None or old.about != member.about:
                 yield ConsumerGroupKey(ConsumerRecord.MEMBER, group_id, member_id), member.about
-        for pattern in sorted(group.patterns.keys() - self._asked().keys()):
+        for pattern in sorted(group.patterns.keys() - self.asked().keys()) if group.patterns else ():
             yield ConsumerGroupKey(ConsumerRecord.PATTERN, group_id, pattern), None
         for pattern, resolved in self.resolved.items():
             yield ConsumerGroupKey(ConsumerRecord.PATTERN, group_id, pattern), resolved

@@ -98,11 +98,11 @@ def follow(registry: Registry, turn: Turn, draft: GroupDraft) -> None:
     }
     for member_id, member in changed.items():
         since_ms = live.last_heard.pop(member_id, turn.wall_ms)
-        lost = held_by(before[member_id]).keys() - held_by(member).keys()
+        lost = set(held_by(before[member_id])).difference(held_by(member))
         for partition in islice(lost, max(0, PARTITIONS_FOLLOWED_MAX - len(live.released))):
             live.released.setdefault(partition, (member_id, since_ms))
     for member_id, member in changed.items():
-        gained = held_by(member).keys() - held_by(before[member_id]).keys()
+        gained = set(held_by(member)).difference(held_by(before[member_id]))
         if gained:
             _note_gained(registry, turn, live, rebalance, member_id, gained)
     for member_id, member in draft.changed.items():

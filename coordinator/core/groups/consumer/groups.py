@@ -9,7 +9,12 @@ from hashlib import blake2b
 from typing import NamedTuple
 from uuid import UUID
 
-from coordinator.core.consumer_group_records import ConsumerMember, Partitions, TopicIdPartition
+from coordinator.core.consumer_group_records import (
+    ConsumerMember,
+    Partitions,
+    StampedPartitions,
+    TopicIdPartition,
+)
 from coordinator.core.groups.consumer.assigning import KnownTopic
 from coordinator.core.groups.consumer.draft import GroupDraft
 from coordinator.core.groups.consumer.placing import Placing
@@ -82,7 +87,7 @@ class LiveMember:
         self.expires_ms = 0
         self.timer_ms: int | None = None
         self.revoking_epoch: int | None = None
-        self.told: Partitions | None = None
+        self.told: StampedPartitions | None = None
         self.has_next_step = False
         self.must_show = False
 
@@ -209,4 +214,7 @@ class ConsumerGroups:
         return int.from_bytes(digest, signed=True)
 
     def live_group(self, group_id: str) -> LiveGroup:
-        return self.live.setdefault(group_id, LiveGroup())
+        live = self.live.get(group_id)
+        if live is None:
+            live = self.live[group_id] = LiveGroup()
+        return live

@@ -6,9 +6,16 @@ FENCED_MEMBER_EPOCH apart, and end on most others. A member is told of what is w
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
-from coordinator.core.consumer_group_records import ConsumerMember, CurrentAssignment, Partitions
+from coordinator.core.consumer_group_records import (
+    ConsumerMember,
+    CurrentAssignment,
+    Partitions,
+    StampedPartitions,
+    TopicIdPartition,
+)
 from coordinator.core.groups.consumer import causes
 from coordinator.core.groups.consumer.draft import GroupDraft
 from coordinator.core.groups.consumer.following import note_cause
@@ -29,6 +36,9 @@ from coordinator.core.groups.consumer.upgrade import begin, make_way
 from coordinator.core.groups.history import GroupCause
 from coordinator.core.groups.registry import Registry, Turn
 from springtide.wire.errors import ErrorCode
+
+_STATES = tuple(MemberState)
+_NOTHING_SAID = (None,) * 4
 
 
 def consumer_heartbeat(registry: Registry, turn: Turn, request: ConsumerHeartbeat) -> None:
@@ -107,7 +117,7 @@ def _check_epoch(draft: GroupDraft, member_id: str, request: ConsumerHeartbeat) 
     member = draft[member_id]
     assert member is not None
     epoch, current, owned = request.member_epoch, member.current, request.owned
-    if current.state not in tuple(MemberState) and owned != frozenset():
+    if current.state not in _STATES and owned != frozenset():
         return ErrorCode.FENCED_MEMBER_EPOCH
     if epoch in (JOINING, current.epoch):
         return ErrorCode.NONE
@@ -176,7 +186,8 @@ def advance(
         return None
     has_changed = (before.about.topics, before.about.pattern) != (about.topics, about.pattern)
     has_changed |= take_rights(registry, draft, member_id, about.pattern, who)
-    draft.changed[member_id] = before._replace(about=about)
+    if about is not before.about:
+        draft.changed[member_id] = before._replace(about=about)
     resolve_if_due(registry, turn, draft)
     _raise_epoch(registry, turn, draft, member_id, before.about if has_changed else None)
     assign_if_due(registry, turn, draft)
@@ -185,12 +196,13 @@ def advance(
     goal = Goal(
         draft.target.epoch,
         member.target,
-        frozenset(topic.topic_id for topic in registry.consumers.topics_of(draft, member_id, about)),
+        lambda: frozenset(one.topic_id for one in registry.consumers.topics_of(draft, member_id, about)),
         has_changed,
-        lambda partition: draft.is_free_for(member_id, partition),
+        lambda partitions: draft.free_for(member_id, partitions),
     )
     current = reconcile(member.current, goal, owned)
-    draft.changed[member_id] = member._replace(current=current)
+    if current is not member.current:
+        draft.changed[member_id] = member._replace(current=current)
     return current
 
 
@@ -211,7 +223,15 @@ def settle(registry: Registry, turn: Turn, draft: GroupDraft, member_id: str) ->
 
 
 def _said(about: ConsumerMember, request: ConsumerHeartbeat) -> ConsumerMember:
-    """Return the member with what its heartbeat says anew."""
+    """Return the member with what its heartbeat says anew: most say nothing."""
+    said = (request.rack_id, request.topics, request.pattern, request.assignor)
+    if (
+        said == _NOTHING_SAID
+        and request.rebalance_timeout_ms == -1
+        and (about.client_id, about.client_host, about.classic)
+        == (request.client_id, request.client_host, None)
+    ):
+        return about
     return replace(
         about,
         rack_id=about.rack_id if request.rack_id is None else request.rack_id,
@@ -228,7 +248,7 @@ def _said(about: ConsumerMember, request: ConsumerHeartbeat) -> ConsumerMember:
 
 
 def _has_room(registry: Registry, before: ConsumerMember, after: ConsumerMember) -> bool:
-    more = bytes_of(after) - bytes_of(before)
+    more = 0 if after is before else bytes_of(after) - bytes_of(before)
     return more <= 0 or registry.consumers.store.subscription_bytes + more <= registry.options.shard_bytes_max
 
 
@@ -239,6 +259,8 @@ def _raise_epoch(
     its subscription changed; None: it did not."""
     consumers, group = registry.consumers, draft.group
     live = consumers.live_group(group.group_id)
+    if before is None and draft.is_same and live.topics_version == consumers.topics_version:
+        return
     cause = _cause_of(draft, member_id, before)
     topics_hash = group.topics_hash
     if cause is not None or live.topics_version != consumers.topics_version:
@@ -294,9 +316,9 @@ def _reply(
 ) -> ConsumerHeartbeatReply:
     """Tell the member what it has if that has changed since it was told, if the member asks for it, or shows
     something else. An answer to a heartbeat at the epoch before may be one to a repeat, which is not read."""
-    has = frozenset(current.assigned)
+    has, shown = current.assigned, request.owned
     is_asked = is_behind or request.is_full or request.member_epoch == JOINING
-    is_told = is_asked or live.told != has or request.owned not in (None, has)
+    is_told = is_asked or not _are_same(live.told, has) or (shown is not None and not _are_same(shown, has))
     if not is_behind:
         live.told = has
     return ConsumerHeartbeatReply(
@@ -304,5 +326,9 @@ def _reply(
         member_id,
         current.epoch,
         heartbeat_ms,
-        has if is_told else None,
+        frozenset(has) if is_told else None,
     )
+
+
+def _are_same(one: Collection[TopicIdPartition] | None, other: StampedPartitions) -> bool:
+    return one is other or (one is not None and frozenset(one) == frozenset(other))

@@ -100,10 +100,12 @@ def take_rights(registry: Registry, draft: GroupDraft, member_id: str, pattern: 
 def resolve_if_due(registry: Registry, turn: Turn, draft: GroupDraft) -> None:
     """Ask what the patterns of a group stand for, if that may have changed. Heartbeats call it: a group that
     has patterns has them."""
+    asked = draft.asked()
+    if not asked:
+        return
     consumers, group = registry.consumers, draft.group
     live = consumers.live_group(group.group_id)
-    asked = subscribers_of(draft)
-    if not asked or live.resolving is not None:
+    if live.resolving is not None:
         return
     pause_ms = PAUSE_MS
     is_resolved = all(pattern in group.patterns for pattern in asked)
@@ -113,7 +115,7 @@ def resolve_if_due(registry: Registry, turn: Turn, draft: GroupDraft) -> None:
         return
     known = {
         pattern: frozenset(live.who[member_id] for member_id in member_ids)
-        for pattern, member_ids in asked.items()
+        for pattern, member_ids in subscribers_of(draft).items()
         if live.who.keys() >= member_ids
     }
     if known:  # of the others a member has not been heard since the shard was opened here

@@ -18,6 +18,7 @@ from coordinator.core.consumer_group_records import (
     Partitions,
     PartitionsByTopic,
     TopicIdPartition,
+    each_partition,
 )
 from coordinator.core.groups.consumer.state import MemberState
 
@@ -26,14 +27,15 @@ class Goal(NamedTuple):
     """Where a member has to come to. target: its part of the assignment of target_epoch.
 
     topic_ids: of the topics that it subscribes. has_changed: they may not be those of its last heartbeat.
-    is_free: whether no other member has a partition, or has yet to give it up.
+    free: those of some partitions that no other member has, or has yet to give up. Members at rest need
+    neither: both are calls.
     """
 
     target_epoch: int
     target: PartitionsByTopic
-    topic_ids: frozenset[UUID]
+    topic_ids: Callable[[], frozenset[UUID]]
     has_changed: bool
-    is_free: Callable[[TopicIdPartition], bool]
+    free: Callable[[set[TopicIdPartition]], set[TopicIdPartition]]
 
 
 def reconcile(current: CurrentAssignment, goal: Goal, owned: Partitions | None) -> CurrentAssignment:
@@ -58,7 +60,8 @@ def _drop_unsubscribed(current: CurrentAssignment, goal: Goal, owned: Partitions
     (KAFKA-19431)."""
     if not goal.has_changed:
         return current
-    dropped = {one: epoch for one, epoch in current.assigned.items() if one.topic_id not in goal.topic_ids}
+    topic_ids = goal.topic_ids()
+    dropped = {one: epoch for one, epoch in current.assigned.items() if one.topic_id not in topic_ids}
     if not dropped:
         return current
     assigned = {one: epoch for one, epoch in current.assigned.items() if one not in dropped}
@@ -69,14 +72,15 @@ def _drop_unsubscribed(current: CurrentAssignment, goal: Goal, owned: Partitions
 
 
 def _next(current: CurrentAssignment, goal: Goal, owned: Partitions | None) -> CurrentAssignment:
-    topics = (topic for topic in goal.target.items() if topic[0] in goal.topic_ids)
-    target = {TopicIdPartition(topic_id, one) for topic_id, partitions in topics for one in partitions}
-    assigned = {one: epoch for one, epoch in current.assigned.items() if one in target}
-    revoking = {one: epoch for one, epoch in current.assigned.items() if one not in target}
+    topic_ids = goal.topic_ids()
+    target = {*each_partition({one: own for one, own in goal.target.items() if one in topic_ids})}
+    gone = set(current.assigned).difference(target)
+    revoking = {one: current.assigned[one] for one in gone}
+    assigned = {one: epoch for one, epoch in current.assigned.items() if one not in gone}
     if revoking and shows(owned, revoking):
         return replace(current, state=MemberState.UNREVOKED_PARTITIONS, assigned=assigned, revoking=revoking)
-    wanted = target - assigned.keys()
-    free = set(filter(goal.is_free, wanted))
+    wanted = target.difference(assigned)
+    free = goal.free(wanted)
     is_newer = current.epoch != goal.target_epoch
     return CurrentAssignment(
         epoch=goal.target_epoch,

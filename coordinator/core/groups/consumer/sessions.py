@@ -19,7 +19,10 @@ def keep_alive(registry: Registry, turn: Turn, group_id: str, member_id: str, me
     """Let a member's session begin again, of its own timeout if it is of the classic protocol. The timer
     moves only if it would come too late: one that comes too early is set again when it is due, so that a
     heartbeat costs none."""
-    live = registry.consumers.live_group(group_id).members.setdefault(member_id, LiveMember())
+    members = registry.consumers.live_group(group_id).members
+    live = members.get(member_id)
+    if live is None:
+        live = members[member_id] = LiveMember()
     live.expires_ms = turn.now_ms + session_ms_of(registry, group_id, member)
     if live.timer_ms is None or live.timer_ms > live.expires_ms:
         set_session_timer(turn, group_id, member_id, live)

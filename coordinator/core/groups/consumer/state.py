@@ -55,6 +55,7 @@ class ConsumerGroupState(StrEnum):
 
 
 _NOTHING: PartitionsByTopic = {}
+_NO_PARTITIONS = CurrentAssignment()
 
 
 class Member(NamedTuple):
@@ -122,8 +123,9 @@ class ConsumerGroup:
             case ConsumerRecord.MEMBER, ConsumerMember() | None:
                 self._set_member(key.name, value)
             case ConsumerRecord.CURRENT, CurrentAssignment() | None if member := self.members.get(key.name):
-                self._disown(key.name, member.current)
-                self._own(key.name, member._replace(current=value or CurrentAssignment()))
+                current = value or CurrentAssignment()
+                self._disown(key.name, member.current, current)
+                self._own(key.name, member._replace(current=current))
             case ConsumerRecord.TARGET, dict() | None if member := self.members.get(key.name):
                 self.members[key.name] = member._replace(target=value or {})
 
@@ -153,9 +155,12 @@ class ConsumerGroup:
         for stamped in (member.current.assigned, member.current.revoking):
             self.owners.update(dict.fromkeys(stamped, member_id))
 
-    def _disown(self, member_id: str, current: CurrentAssignment) -> None:
-        for stamped in (current.assigned, current.revoking):
-            for partition in stamped:
+    def _disown(
+        self, member_id: str, before: CurrentAssignment, after: CurrentAssignment = _NO_PARTITIONS
+    ) -> None:
+        """Take from a member what it had and has not any more."""
+        for stamped in (before.assigned, before.revoking):
+            for partition in set(stamped).difference(after.assigned, after.revoking):
                 if self.owners.get(partition) == member_id:
                     del self.owners[partition]
 

@@ -97,11 +97,13 @@ class ConsumerStore:
 
     def is_under_way(self, group_id: str, member_id: str) -> bool:
         """Return whether a record of what the member is or has is not committed yet."""
-        keys = (
-            ConsumerGroupKey(one, group_id, member_id)
-            for one in (ConsumerRecord.MEMBER, ConsumerRecord.CURRENT)
-        )
-        return any(self.values.latest(key) is not self.values.committed(key) for key in keys)
+        if self.values.is_level:
+            return False
+        for record in (ConsumerRecord.MEMBER, ConsumerRecord.CURRENT):
+            key = ConsumerGroupKey(record, group_id, member_id)
+            if self.values.latest(key) is not self.values.committed(key):
+                return True
+        return False
 
     def _load(
         self, group_id: str, view: Callable[[ConsumerGroupKey], ConsumerValue | None]

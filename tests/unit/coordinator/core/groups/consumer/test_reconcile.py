@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
 from coordinator.core.consumer_group_records import CurrentAssignment, Partitions, by_topic
+from coordinator.core.groups.consumer.assigning import KnownTopic
 from coordinator.core.groups.consumer.reconcile import Goal, reconcile
 from coordinator.core.groups.consumer.state import MemberState
 from tests.kit.coordinator.consumer_desk import NOTHING, some, topic
@@ -15,9 +17,22 @@ T, U = topic("t", 4), topic("u", 4)
 STABLE, UNREVOKED, UNRELEASED = MemberState
 
 
-def goal(target: Partitions, epoch: int = 6, **changes: Any) -> Goal:
-    topic_ids = frozenset({T.topic_id, U.topic_id})
-    return Goal(epoch, by_topic(target), topic_ids, False, lambda _: True)._replace(**changes)
+def goal(
+    target: Partitions,
+    epoch: int = 6,
+    *,
+    topics: Iterable[KnownTopic] = (T, U),
+    has_changed: bool = False,
+    free: Partitions | None = None,
+) -> Goal:
+    """free: None: all that is asked for."""
+    return Goal(
+        epoch,
+        by_topic(target),
+        lambda: frozenset(one.topic_id for one in topics),
+        has_changed,
+        lambda asked: asked if free is None else asked & free,
+    )
 
 
 def at(
@@ -62,7 +77,7 @@ def test_a_member_that_has_given_up_goes_on_and_may_get_the_same_again() -> None
 
 
 def test_what_others_have_is_waited_for_with_each_heartbeat() -> None:
-    waiting = goal(some(T, 0, 1), is_free=lambda one: one.partition == 0)
+    waiting = goal(some(T, 0, 1), free=some(T, 0))
     after = reconcile(at(5, STABLE, NOTHING), waiting, NOTHING)
     assert (after.epoch, after.state, after.assigned.keys()) == (6, UNRELEASED, some(T, 0))
     then = reconcile(after, goal(some(T, 0, 1)), None)
@@ -75,15 +90,13 @@ def test_a_topic_that_is_not_subscribed_any_more_goes_before_a_target_says_so(
     owned: Partitions, state: MemberState
 ) -> None:
     """KAFKA-19431."""
-    only_t = goal(some(T, 0) | some(U, 1), topic_ids=frozenset({T.topic_id}), has_changed=True)
+    only_t = goal(some(T, 0) | some(U, 1), topics=[T], has_changed=True)
     after = reconcile(at(6, STABLE, some(T, 0) | some(U, 1)), only_t, owned)
     assert after == at(6, state, some(T, 0), some(U, 1) if state is UNREVOKED else NOTHING)
 
 
 def test_a_target_of_a_topic_that_is_not_subscribed_is_not_taken() -> None:
-    after = reconcile(
-        at(5, STABLE, NOTHING), goal(some(T, 0) | some(U, 0), topic_ids=frozenset({T.topic_id})), NOTHING
-    )
+    after = reconcile(at(5, STABLE, NOTHING), goal(some(T, 0) | some(U, 0), topics=[T]), NOTHING)
     assert after.assigned.keys() == some(T, 0)
 
 
