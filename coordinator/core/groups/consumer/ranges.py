@@ -15,29 +15,38 @@ from coordinator.core.groups.consumer.assigning import Parts, Subscriber
 def share_ranges(starts: Sequence[int], subscribers: Sequence[Subscriber]) -> Parts:
     mine: Parts = [[] for _ in subscribers]
     order = sorted(range(len(subscribers)), key=lambda place: _order(subscribers[place]))
-    subscribing: dict[tuple[int, ...], list[list[int]]] = {}
-    for place in order:
-        subscribing.setdefault(subscribers[place].topics, []).append(mine[place])
-    if len(subscribing) == 1:
-        ((topics, members),) = subscribing.items()
-        by_topic = dict.fromkeys(topics, members)
+    if all(one.topics == subscribers[0].topics for one in subscribers):
+        every = subscribers[0].topics if subscribers else ()
+        _share(starts, every, [mine[place] for place in order])
     else:
-        by_topic = {}
+        by_topic: dict[int, Parts] = {}
         for place in order:
             for topic in subscribers[place].topics:
                 by_topic.setdefault(topic, []).append(mine[place])
-    for topic in sorted(by_topic):
-        _share(range(starts[topic], starts[topic + 1]), by_topic[topic])
+        for topic, members in by_topic.items():
+            _share(starts, [topic], members)
+    for own in mine:
+        own.sort()
     return mine
 
 
-def _share(partitions: range, members: Sequence[list[int]]) -> None:
-    quota, extras = divmod(len(partitions), len(members))
-    start = 0
-    for order, own in enumerate(members[: len(partitions)]):  # the others get nothing
-        end = start + quota + (order < extras)
-        own.extend(partitions[start:end])
-        start = end
+def _share(starts: Sequence[int], topics: Sequence[int], members: Parts) -> None:
+    """Share out topics that the same members subscribe: those of one number of partitions at once, of which a
+    member gets the same run each."""
+    alike: dict[int, list[int]] = {}
+    for topic in topics:
+        alike.setdefault(starts[topic + 1] - starts[topic], []).append(starts[topic])
+    for count, bases in alike.items():
+        quota, extras = divmod(count, len(members))
+        start = 0
+        for order, own in enumerate(members[:count]):  # the others get nothing
+            end = start + quota + (order < extras)
+            if len(bases) == 1:
+                own.extend(range(bases[0] + start, bases[0] + end))
+            else:
+                run = tuple(range(start, end))
+                own.extend([base + one for base in bases for one in run])
+            start = end
 
 
 def _order(member: Subscriber) -> tuple[bool, str, str]:
