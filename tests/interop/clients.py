@@ -20,9 +20,20 @@ OLD_LIBRDKAFKA = "2.0.2"
 """The oldest release with wheels for Python 3.11."""
 KAFKAJS = "2.2.4"
 KAFKA_HOME = "KAFKA_HOME=DIR, where DIR/libs holds the jars of an Apache Kafka 4"
+KAFKA_TOOLS = ROOT / "build" / "kafka-tools"
+"""Where `make kafka-tools` puts jars."""
 DRIVERS = Path(__file__).parent / "drivers"
 GO_BUILD_SECONDS_MAX = 600.0
 """The first time, Go downloads and compiles what the driver imports."""
+
+
+NO_JARS = "no jars of Apache Kafka: `make kafka-tools` gets them where Maven can; KAFKA_HOME=DIR"
+
+
+def kafka_home() -> Path | None:
+    """Return the folder above the libs/ with Kafka's jars, if there is one."""
+    home = Path(os.environ.get("KAFKA_HOME") or KAFKA_TOOLS)
+    return home if list((home / "libs").glob("kafka-tools-*.jar")) else None
 
 
 class Missing(Exception):

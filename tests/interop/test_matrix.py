@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,14 +12,13 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartiti
 from confluent_kafka.admin import AdminClient
 
 from localcluster.cluster import LocalCluster
-from tests.interop.clients import ROOT, Client, Driver, clients
+from tests.interop.clients import NO_JARS, Client, Driver, clients, kafka_home
 from tests.interop.matrix import Cell, DriverGone, Matrix, RunningDriver, Side
 from tests.interop.rows import ADMINISTRATOR, ROWS, Row
 from tests.interop.security import secured_cluster
 
 pytestmark = [pytest.mark.timeout(300)]
 PYTHON_CLIENTS = ("librdkafka", "kafka-python", "aiokafka")
-KAFKA_TOOLS = ROOT / "build" / "kafka-tools"
 JAVA_ROWS = (
     *("list", "produce-none", "offset-by-time", "delete-records"),
     *("group-list", "group-describe", "group-offsets", "group-reset", "group-delete"),
@@ -101,9 +99,9 @@ def check_clients(names: Sequence[str], rows: Sequence[Row], side: Side, logs: P
 
 
 def test_kafkas_own_tools_can_do_what_they_are_for(side: Side, tmp_path: Path) -> None:
-    home = Path(os.environ.get("KAFKA_HOME") or KAFKA_TOOLS)
-    if not list((home / "libs").glob("kafka-tools-*.jar")):
-        pytest.skip(f"no jars in {home}/libs: `make kafka-tools` gets them where Maven can; KAFKA_HOME=DIR")
+    home = kafka_home()
+    if home is None:
+        pytest.skip(NO_JARS)
     rows = [row for row in ROWS if row.name in JAVA_ROWS]
     matrix = Matrix(rows, tmp_path, print)
     chosen = [client for client in clients(home) if client.name == "java-tools"]

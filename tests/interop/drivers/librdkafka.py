@@ -27,8 +27,8 @@ SECONDS = 30.0
 TOKEN_SECONDS = 600.0
 ANY: Any = None
 Asked = dict[str, Any]
-CONSUMER = {"protocol": "consumer"}
-"""Of a group. The coordinator says how often its members send heartbeats."""
+CONSUMER_SINCE = 0x020400FF
+"""The first version that has group.protocol=consumer."""
 
 
 class Librdkafka:
@@ -121,13 +121,13 @@ class Librdkafka:
         return return_static(lambda instance: Polls(lambda polls: self._take_part(asked, instance, polls)))
 
     def consumer_share(self, asked: Asked) -> dict[str, Any]:
-        return self.group_share(asked | CONSUMER)
+        return self.group_share(_as_consumer(asked))
 
     def consumer_resume(self, asked: Asked) -> list[list[str]]:
-        return self.group_resume(asked | CONSUMER)
+        return self.group_resume(_as_consumer(asked))
 
     def consumer_static(self, asked: Asked) -> dict[str, Any]:
-        return self.group_static(asked | CONSUMER)
+        return self.group_static(_as_consumer(asked))
 
     def _take_part(self, asked: Asked, instance: str, polls: Polls) -> None:
         consumer = self._consumer(asked, group=asked["group"], instance=instance)
@@ -269,6 +269,14 @@ class Librdkafka:
                 **({"group.instance.id": instance} if instance else {}),
             }
         )
+
+
+def _as_consumer(asked: Asked) -> Asked:
+    """Return what is asked of a group of the `consumer` protocol: the coordinator says how often its members
+    send heartbeats."""
+    if confluent_kafka.libversion()[1] < CONSUMER_SINCE:
+        raise NotImplementedError("since librdkafka 2.4")
+    return asked | {"protocol": "consumer"}
 
 
 def _common(asked: Asked) -> dict[str, Any]:

@@ -14,21 +14,23 @@ type Held struct {
 	revocations int
 }
 
-// Assigned tells what the member has now.
+// Assigned tells what the member got, beside what it has.
 func (held *Held) Assigned(partitions []int32) {
 	held.lock.Lock()
 	defer held.lock.Unlock()
-	held.partitions = slices.Sorted(slices.Values(partitions))
+	held.partitions = slices.Concat(held.partitions, partitions)
+	slices.Sort(held.partitions)
 }
 
-// Revoked tells that the member has nothing any more.
-func (held *Held) Revoked() {
+// Revoked tells what the member has no more.
+func (held *Held) Revoked(partitions []int32) {
 	held.lock.Lock()
 	defer held.lock.Unlock()
-	if len(held.partitions) > 0 {
+	if len(partitions) > 0 {
 		held.revocations++
 	}
-	held.partitions = nil
+	isGone := func(one int32) bool { return slices.Contains(partitions, one) }
+	held.partitions = slices.DeleteFunc(slices.Clone(held.partitions), isGone)
 }
 
 // Partitions returns what the member has.

@@ -464,8 +464,8 @@ func (one *member) Setup(session sarama.ConsumerGroupSession) error {
 	return nil
 }
 
-func (one *member) Cleanup(sarama.ConsumerGroupSession) error {
-	one.held.Revoked()
+func (one *member) Cleanup(session sarama.ConsumerGroupSession) error {
+	one.held.Revoked(session.Claims()[one.topic])
 	return nil
 }
 
