@@ -185,6 +185,10 @@ class NodeProcess:
         return httpx.get(url, timeout=PROBE_SECONDS_MAX, verify=self.tls or True).text
 
 
+def _config_flags(config: Mapping[str, str]) -> list[str]:
+    return [flag for key, value in config.items() for flag in ("--config", f"{key}={value}")]
+
+
 def endpoints_of(nodes: Mapping[int, NodeProcess]) -> str:
     return ",".join(node.endpoint for node in nodes.values())
 
@@ -199,7 +203,7 @@ class LocalCluster:
         coordinators: how many to start. Ids count from FIRST_COORDINATOR_ID. Without one there are no groups,
             and no topic that holds their state.
         workers: worker processes of each broker.
-        broker_config: passed to every broker as `--config KEY=VALUE`.
+        broker_config, coordinator_config: passed to every broker, or coordinator, as `--config KEY=VALUE`.
         controller_flags: appended to every controller's command line.
         log_format: text or json, of what controllers, brokers and coordinators log.
         force_sync: whether ZooKeeper fsyncs, see zookeeper.py. zookeeper_heap: of each of its servers.
@@ -226,6 +230,7 @@ class LocalCluster:
         coordinators: int = 0,
         workers: int = 1,
         broker_config: Mapping[str, str] | None = None,
+        coordinator_config: Mapping[str, str] | None = None,
         controller_flags: Sequence[str] = (),
         log_format: str = "text",
         force_sync: bool = True,
@@ -250,6 +255,7 @@ class LocalCluster:
         self._coordinators = coordinators
         self._workers = workers
         self._broker_config = dict(broker_config or {})
+        self._coordinator_config = dict(coordinator_config or {})
         self._controller_flags = tuple(controller_flags)
         self._log_format = log_format
         self._force_sync = force_sync
@@ -717,16 +723,16 @@ class LocalCluster:
 
     def _describe_broker(self, broker_id: int) -> NodeProcess:
         first = self._first_ports
-        configs = [
-            flag for key, value in self._broker_config.items() for flag in ("--config", f"{key}={value}")
-        ]
         data_directory = self.directory / f"broker-{broker_id}" / "data"
         return self._describe_node(
             "broker",
             broker_id,
             first_ports=None if first is None else (first.broker, first.broker_metrics),
             index=broker_id - 1,
-            command=("dataplane", "serve", "--data-dir", str(data_directory), *configs),
+            command=(
+                *("dataplane", "serve", "--data-dir", str(data_directory)),
+                *_config_flags(self._broker_config),
+            ),
             workers=self._workers,
         )
 
@@ -737,7 +743,7 @@ class LocalCluster:
             coordinator_id,
             first_ports=None if first is None else (first.coordinator, first.coordinator_metrics),
             index=coordinator_id - FIRST_COORDINATOR_ID,
-            command=("coordinator", "serve"),
+            command=("coordinator", "serve", *_config_flags(self._coordinator_config)),
         )
 
     def _describe_node(

@@ -82,7 +82,7 @@ def judge(
     lives: Sequence[Life], acknowledged: Mapping[int, Collection[int]], *, session_ms: int
 ) -> Judgement:
     """acknowledged: the offsets of the records that were acknowledged, by partition. session_ms: the members'
-    session timeout."""
+    session timeout, from a commit on."""
     judgement = Judgement()
     _judge_offsets(judgement, lives)
     _judge_delivery(judgement, lives, acknowledged)

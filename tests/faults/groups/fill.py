@@ -19,9 +19,9 @@ RECORD_BYTES = 60
 """What a commit of one partition takes in the shard's log, with its part of the batch's header (measured)."""
 
 
-def neighbour_of(group: str) -> str:
-    """Return the id of another group that is in the same shard."""
-    names = (f"neighbour-{number}" for number in count())
+def neighbour_of(group: str, name: str = "neighbour") -> str:
+    """Return the id of another group that is in the same shard: the name, and a number."""
+    names = (f"{name}-{number}" for number in count())
     return next(name for name in names if shard_of(name, SHARDS) == shard_of(group, SHARDS))
 
 

@@ -7,33 +7,69 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from localcluster.java import find_java
 from localcluster.processes import ProcessCommand, SupervisedProcess
 from tests.checker.group_diary import Committed, Entry, read_diary
 from tests.checker.group_judge import Life, Span
-from tests.faults.groups.member import AIOKAFKA, EXIT_GAVE_UP, KAFKA_PYTHON, LIBRDKAFKA
+from tests.faults.groups.member import (
+    AIOKAFKA,
+    CLASSIC,
+    CONSUMER,
+    EXIT_GAVE_UP,
+    KAFKA_PYTHON,
+    LIBRDKAFKA,
+)
 
 ROOT = Path(__file__).resolve().parents[3]
-CLIENTS = (LIBRDKAFKA, LIBRDKAFKA, KAFKA_PYTHON, AIOKAFKA)
-"""In turn."""
+JAVA = "java"
+JAVA_SOURCE = Path(__file__).with_name("JavaMember.java")
+JAVA_OPTIONS = ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+JAVA_QUIET = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
+Kind = tuple[str, str]
+"""A client, and the protocol that it speaks."""
+ALL_CLASSIC: tuple[Kind, ...] = (
+    *((LIBRDKAFKA, CLASSIC), (LIBRDKAFKA, CLASSIC)),
+    *((KAFKA_PYTHON, CLASSIC), (AIOKAFKA, CLASSIC)),
+)
+MIXED: tuple[Kind, ...] = (
+    *((LIBRDKAFKA, CONSUMER), (KAFKA_PYTHON, CLASSIC), (JAVA, CONSUMER)),
+    *((AIOKAFKA, CLASSIC), (LIBRDKAFKA, CONSUMER), (LIBRDKAFKA, CLASSIC)),
+)
+"""In turn. Without the jars of Kafka, librdkafka is in the place of Java."""
 STATIC_EVERY = 5
 """Each so many-th member is a static one (KIP-345)."""
 STOP_SECONDS_MAX = 30.0
 
 
 class Member:
-    """One member over its lives."""
+    """One member over its lives. kafka_home: the folder above Java's libs/. hold: see member.py."""
 
-    def __init__(self, number: int, *, directory: Path, bootstrap: str, topic: str, group: str) -> None:
-        self.client = CLIENTS[number % len(CLIENTS)]
-        self.name = f"{self.client}-{number}"
+    def __init__(
+        self,
+        number: int,
+        *,
+        directory: Path,
+        bootstrap: str,
+        topic: str,
+        group: str,
+        kinds: Sequence[Kind] = ALL_CLASSIC,
+        kafka_home: Path | None = None,
+        hold: Path | None = None,
+    ) -> None:
+        client, protocol = kinds[number % len(kinds)]
+        if client == JAVA and kafka_home is None:
+            client = LIBRDKAFKA
+        self.name = f"{group}-{client}-{number}"
         self._directory = directory
         self._arguments = [
-            *(sys.executable, "-m", "tests.faults.groups.member", self.client),
+            *_program(client, kafka_home),
             *("--bootstrap", bootstrap),
             *("--topic", topic),
             *("--group", group),
             *("--name", self.name),
+            *("--protocol", protocol),
             *(("--instance", self.name) if number % STATIC_EVERY == 0 else ()),
+            *(() if hold is None else ("--hold", str(hold))),
         ]
         self._ended: list[tuple[Path, int]] = []
         self._stood: list[Span] = []
@@ -99,3 +135,10 @@ class Member:
     def committed_ns(self) -> list[int]:
         """Return when the commits of the present life were answered."""
         return [entry.at_ns for entry in self.entries() if isinstance(entry, Committed)]
+
+
+def _program(client: str, kafka_home: Path | None) -> list[str]:
+    if client != JAVA or kafka_home is None:
+        return [sys.executable, "-m", "tests.faults.groups.member", client]
+    libraries = f"{kafka_home.resolve()}/libs/*"
+    return [str(find_java().executable), *JAVA_OPTIONS, JAVA_QUIET, "-cp", libraries, str(JAVA_SOURCE)]

@@ -22,12 +22,14 @@ from typing import Any
 from tests.checker.group_diary import Diary
 
 LIBRDKAFKA, KAFKA_PYTHON, AIOKAFKA = "librdkafka", "kafka-python", "aiokafka"
+CLASSIC, CONSUMER = "classic", "consumer"
 SESSION_MS = 6_000
 HEARTBEAT_MS = 1_000
 COMMIT_RECORDS = 100
 COMMIT_SECONDS = 0.1
 """How exactly a pause of the group's commits can be seen."""
 POLL_SECONDS = 0.2
+HOLD_SECONDS = 0.05
 ANSWER_SECONDS_MAX = 5.0
 EXIT_GAVE_UP = 3
 OFFSET_FETCH_FAILED = "Failed to fetch committed offset"
@@ -113,11 +115,15 @@ def run_librdkafka(options: argparse.Namespace, notes: Notes, ends: threading.Ev
         "client.id": options.name,
         "enable.auto.commit": False,
         "auto.offset.reset": "earliest",
-        "session.timeout.ms": SESSION_MS,
-        "heartbeat.interval.ms": HEARTBEAT_MS,
-        "partition.assignment.strategy": "range",
         "topic.metadata.refresh.interval.ms": 5_000,
+        "group.protocol": options.protocol,
     }
+    if options.protocol == CLASSIC:
+        config |= {
+            "session.timeout.ms": SESSION_MS,
+            "heartbeat.interval.ms": HEARTBEAT_MS,
+            "partition.assignment.strategy": "range",
+        }
     if options.instance:
         config["group.instance.id"] = options.instance
     consumer = Consumer(config)
@@ -133,6 +139,8 @@ def run_librdkafka(options: argparse.Namespace, notes: Notes, ends: threading.Ev
             notes.diary.began(asked_ns, {each.partition: max(each.offset, -1) for each in found})
 
     def on_revoke(_: Any, partitions: list[TopicPartition]) -> None:
+        while options.hold and options.hold.exists():
+            time.sleep(HOLD_SECONDS)
         notes.revoked(each.partition for each in partitions)
 
     consumer.subscribe([options.topic], on_assign=on_assign, on_revoke=on_revoke, on_lost=on_revoke)
@@ -277,6 +285,8 @@ def main() -> int:
     for name in ("bootstrap", "topic", "group", "name"):
         parser.add_argument(f"--{name}", required=True)
     parser.add_argument("--instance", help="group.instance.id of a static member")
+    parser.add_argument("--protocol", choices=(CLASSIC, CONSUMER), default=CLASSIC, help="of librdkafka")
+    parser.add_argument("--hold", type=Path, help="librdkafka gives no partition up while this file exists")
     parser.add_argument("--diary", type=Path, required=True)
     options = parser.parse_args()
     ends = threading.Event()
