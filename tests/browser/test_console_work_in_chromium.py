@@ -135,7 +135,8 @@ def test_a_group_is_looked_at_reset_and_deleted_on_a_real_cluster(browser: Brows
             browser.driver.find_element("css selector", "#view tbody a").click()
             until("its lag", lambda: "3 records" in browser.text("#view [aria-label=Partitions]"))
             assert "orders: 0" in browser.text("#view [aria-label=Members]")
-            until("why it was rebalanced", lambda: re.search("Member app-.* joined", facts(browser)))
+            why = "#view [aria-label=Rebalances]"
+            until("why it was rebalanced", lambda: re.search("Member app-.* joined", browser.text(why)))
             browser.screenshot("console-group-real")
             open_action(browser, f"{url}/a%2Fb", "Reset offsets")
             assert "is stable" in look(browser), "its clients have to be stopped"
