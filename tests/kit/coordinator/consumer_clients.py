@@ -22,11 +22,14 @@ class ConsumerClient:
     giving_up: of that, what it was asked to give up and has not yet. told_ms: when it was asked. is_slow: it
     takes its time over that.
     asked: the token of a heartbeat without an answer. must_say_all: it does not know what got through.
+    is_terse: it repeats what was not answered as it was, as librdkafka does; Java's client says all again.
     was_sent_ms, last_ok_ms: when it sent its last heartbeat, and the last one that was answered with success.
     is_down: it is not there.
     """
 
-    def __init__(self, desk: ConsumerDesk, name: str, *, is_static: bool = False) -> None:
+    def __init__(
+        self, desk: ConsumerDesk, name: str, *, is_static: bool = False, is_terse: bool = False
+    ) -> None:
         self.desk = desk
         self.name = self.principal = name
         self.instance_id = f"i-{name}" if is_static else None
@@ -36,6 +39,7 @@ class ConsumerClient:
         self.assignor: str | None = None
         self.is_slow = False
         self.is_down = False
+        self.is_terse = is_terse
         self.start()
 
     def start(self) -> None:
@@ -52,6 +56,7 @@ class ConsumerClient:
         self.owned: set[TopicIdPartition] = set()
         self.told: set[TopicIdPartition] | None = None
         self.shown: frozenset[TopicIdPartition] | None = None
+        self._shown_before: frozenset[TopicIdPartition] | None = None
         self.giving_up: set[TopicIdPartition] = set()
         self.told_ms = 0
         self.last_ok_ms = 0
@@ -80,6 +85,7 @@ class ConsumerClient:
         if not self.is_slow and self.giving_up:
             self.owned -= self.giving_up
             self.giving_up = set()
+        self._shown_before = self.shown
         said = self._said()
         self.old_requests.append((self.epoch, said))
         self.was_sent_ms = self.desk.now_ms
@@ -133,7 +139,8 @@ class ConsumerClient:
 
     def lose_the_answer(self) -> None:
         self.asked = None
-        self.must_say_all = True
+        self.shown = self._shown_before
+        self.must_say_all |= not self.is_terse
 
     def repeat_an_old_request(self) -> None:
         """Let a request come again that was sent at an earlier epoch. (One of the present epoch that comes

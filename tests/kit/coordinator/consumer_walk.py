@@ -26,7 +26,7 @@ from tests.kit.coordinator.consumer_rules import check_consumers
 from tests.kit.coordinator.group_desk import GROUP
 from tests.kit.coordinator.group_walk import check_replay, compacted, replayed
 
-NAMES, STATICS = "abcst", "st"
+NAMES, STATICS, TERSE = "abcst", "st", "bt"
 PLACES = st.integers(0, 4)
 QUIET_MS_MAX = 2 * REBALANCE_MS + 4 * 45_000
 
@@ -41,7 +41,9 @@ class ConsumerWalk(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.desk = ConsumerDesk(topic("t", 4), topic("u", 3))
-        self.clients: list[Client] = [ConsumerClient(self.desk, name) for name in NAMES]
+        self.clients: list[Client] = [
+            ConsumerClient(self.desk, name, is_terse=name in TERSE) for name in NAMES
+        ]
         self.desk.denied = {("b", "u"), ("s", "u")}
         self.is_eager = False
         self.ending = ""
@@ -71,7 +73,7 @@ class ConsumerWalk(RuleBasedStateMachine):
         if is_classic:
             client: Client = ClassicClient(self.desk, ids, is_static=is_static, is_eager=self.is_eager)
         else:
-            client = ConsumerClient(self.desk, ids, is_static=is_static)
+            client = ConsumerClient(self.desk, ids, is_static=is_static, is_terse=name in TERSE)
             client.principal = name
         client.instance_id = f"i-{name}" if is_static else None
         return client

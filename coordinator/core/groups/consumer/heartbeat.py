@@ -112,8 +112,10 @@ def take_over(registry: Registry, turn: Turn, draft: GroupDraft, held_by: str, m
 
 def _check_epoch(draft: GroupDraft, member_id: str, request: ConsumerHeartbeat) -> ErrorCode:
     """Return FENCED_MEMBER_EPOCH for a member that does not know where it stands. The epoch before is right
-    as long as the member shows nothing that it does not have: it has not heard of the present one. In a state
-    of a later release a member has to show that it holds nothing."""
+    as long as the member shows nothing that it does not have: it has not heard of the present one. (Kafka
+    wants it to show something. librdkafka repeats what was not answered as it was, mostly without; it would
+    give up all that it has because an answer took longer than its heartbeat interval.) In a state of a later
+    release a member has to show that it holds nothing."""
     member = draft[member_id]
     assert member is not None
     epoch, current, owned = request.member_epoch, member.current, request.owned
@@ -122,7 +124,7 @@ def _check_epoch(draft: GroupDraft, member_id: str, request: ConsumerHeartbeat) 
     if epoch in (JOINING, current.epoch):
         return ErrorCode.NONE
     is_before = epoch < current.epoch and epoch == current.previous_epoch
-    is_right = is_before and owned is not None and owned <= current.assigned.keys()
+    is_right = is_before and (owned is None or owned <= current.assigned.keys())
     return ErrorCode.NONE if is_right else ErrorCode.FENCED_MEMBER_EPOCH
 
 

@@ -95,8 +95,22 @@ def test_the_epoch_before_is_right_for_a_member_that_has_not_heard_of_the_presen
 ) -> None:
     two_members(desk)
     assert desk.error("a", 2, owned=some(T, 0, 3)) is ErrorCode.FENCED_MEMBER_EPOCH
-    assert desk.error("a", 2) is ErrorCode.FENCED_MEMBER_EPOCH
     assert desk.beat("a", 2, owned=some(T, 0)).assigned == some(T, 0, 1)
+    assert desk.error("a", 1) is ErrorCode.FENCED_MEMBER_EPOCH
+
+
+def test_a_repeat_that_shows_nothing_is_right_at_the_epoch_before_and_gives_nothing_up(
+    desk: ConsumerDesk,
+) -> None:
+    """librdkafka repeats a heartbeat that was not answered within its interval, without what it consumes.
+    Kafka fences it, and it gives up all that it has."""
+    two_members(desk)
+    desk.join("c")
+    desk.wait(1_000)
+    assert desk.beat("b", 2).assigned == some(T, 2), "it has not heard yet that it has epoch 3"
+    assert desk.member("b").current.revoking.keys() == some(T, 3)
+    assert desk.error("b", 3) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert desk.beat("b", 3, owned=some(T, 2)).member_epoch == 4
 
 
 def test_a_heartbeat_at_the_epoch_before_gives_nothing_up(desk: ConsumerDesk) -> None:
