@@ -18,6 +18,7 @@ import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.consumer.RangeAssignor;
 import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.errors.RetriableException;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import sun.misc.Signal;
 
@@ -62,7 +63,13 @@ class JavaMember {
         consumer.subscribe(List.of(options.get("topic")), new Listener());
         long committed = System.nanoTime();
         while (!ends) {
-            ConsumerRecords<byte[], byte[]> found = consumer.poll(Duration.ofMillis(200));
+            ConsumerRecords<byte[], byte[]> found;
+            try {
+                found = consumer.poll(Duration.ofMillis(200));
+            } catch (RetriableException error) { // It could not learn where to begin: poll again.
+                refused("poll(): " + error);
+                continue;
+            }
             for (TopicPartition partition : found.partitions()) note(partition, found.records(partition));
             if (!next.isEmpty() && System.nanoTime() - committed >= COMMIT_NS) {
                 committed = System.nanoTime();
