@@ -16,12 +16,14 @@ from tests.checker.from_clients import Recorder, ends_of, read_finally
 from tests.checker.group_judge import judge as judge_group
 from tests.checker.history import Function, History, Key, Operation, Outcome, write_history
 from tests.faults.groups.asked import committed_offsets, coordinator_of
-from tests.faults.groups.lives import Member
-from tests.faults.groups.member import SESSION_MS
+from tests.faults.groups.lives import ALL_CLASSIC, Kind, Member
+from tests.faults.groups.member import CONSUMER as CONSUMER_PROTOCOL
+from tests.faults.groups.member import LIBRDKAFKA, SESSION_MS
 from tests.faults.nemesis.disks import dump_replicas
 from tests.faults.nemesis.load import Client, Load
 from tests.faults.nemesis.placement import NotTold, compare_views
 from tests.faults.nemesis.worker import CONSUMER, KAFKA_PYTHON, PRODUCER
+from tests.upgrade import consumer_protocol
 from tests.upgrade.beside import Beside
 from tests.upgrade.history_kept import KeptHistory
 from tests.upgrade.mixed_cluster import MixedCluster
@@ -34,7 +36,8 @@ CLIENTS = (
     Client("kafka-python-1", KAFKA_PYTHON, 30),
     Client("reader-1", CONSUMER),
 )
-MEMBERS = 3
+MEMBERS, JOINING = 3, 2
+"""Of the group: of the classic protocol from the beginning, of the other one once the level is raised."""
 USED_AFTER = ("there", "back")
 """Phases after which programs of both releases are used; and once more in the end."""
 CALM_SECONDS = 1.0
@@ -107,19 +110,20 @@ class _Party:
             partitions=PARTITIONS,
             clients=CLIENTS,
         )
-        self._members = [
-            Member(
-                number,
-                directory=cluster.directory,
-                bootstrap=cluster.bootstrap_servers,
-                topic=TOPIC,
-                group=GROUP,
-            )
-            for number in range(MEMBERS)
-        ]
+        self._members = [self._member(number, ALL_CLASSIC) for number in range(MEMBERS)]
         self._history = KeptHistory(cluster)
         self._beside = Beside(cluster, TOPIC, cluster.directory / "table")
         self._made: list[str] = []
+
+    def _member(self, number: int, kinds: Sequence[Kind]) -> Member:
+        return Member(
+            number,
+            directory=self._cluster.directory,
+            bootstrap=self._cluster.bootstrap_servers,
+            topic=TOPIC,
+            group=GROUP,
+            kinds=kinds,
+        )
 
     # --- the way ------------------------------------------------------------------------------------------
 
@@ -138,8 +142,18 @@ class _Party:
             self._look(phase.name)
             if phase.name in USED_AFTER:
                 self._beside.use(phase.name)
+        self._course.failures += consumer_protocol.not_refused(self._cluster, GROUP, TOPIC)
         self._finalize()
+        self._join()
+        self._come_back_too_late(self._rng.choice([name for name in PROCESSES if "controller" not in name]))
         self._look("finalized")
+
+    def _join(self) -> None:
+        """Let members of the consumer protocol come to those of the classic one."""
+        numbers = range(MEMBERS, MEMBERS + JOINING)
+        joining = [self._member(number, [(LIBRDKAFKA, CONSUMER_PROTOCOL)]) for number in numbers]
+        self._members += joining
+        consumer_protocol.join(self._cluster, joining, self._tell)
 
     def _go(self, phase: Phase) -> None:
         for step in phase.steps:
@@ -183,8 +197,7 @@ class _Party:
         self._tell(f"{when}: {len(self._history.rows)} rows of history")
 
     def _finalize(self) -> None:
-        """Finalize the level, which nothing hinders when all run this release, and see that processes of the
-        last one are refused then."""
+        """Finalize the level, which nothing hinders when all run this release."""
         cluster, path = self._cluster, f"/clusters/{self._cluster.name}"
 
         def upgrade() -> Json:
@@ -202,7 +215,6 @@ class _Party:
         if told["level"] != told["target_level"]:
             self._course.failures.append(f"finalized, and the level is {told['level']}")
         self._tell(f"finalized: level {self._course.level}")
-        self._come_back_too_late(self._rng.choice([name for name in PROCESSES if "controller" not in name]))
 
     def _come_back_too_late(self, process: str) -> None:
         """Start a process as the last release once more: it must be refused, and its data stay as it is."""
