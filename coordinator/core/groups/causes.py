@@ -10,8 +10,7 @@ from coordinator.core.groups.consumer.causes import changed_names, changed_topic
 from coordinator.core.groups.history import CauseKind, GroupCause
 from coordinator.core.groups.requests import JoinProtocol
 from coordinator.core.groups.state import ClassicGroup, GroupMember, GroupState
-from coordinator.core.groups.subscription import subscribed_topics
-from springtide.wire.consumer_protocol import owned_places
+from coordinator.core.groups.subscription import owned_places, subscribed_topics
 
 DOWNGRADED = GroupCause(CauseKind.CONVERTED, "the group was converted to the classic protocol")
 TOO_LARGE = GroupCause(CauseKind.TOO_LARGE, "the group has more members than group.max.size")
@@ -59,7 +58,7 @@ def _given_up(member: GroupMember, protocols: tuple[JoinProtocol, ...]) -> int:
     before, now = (one[0].metadata if one else b"" for one in (member.protocols, protocols))
     if len(before) > BYTES_FOLLOWED_MAX:
         return 0
-    return len(set(owned_places(before)).difference(owned_places(now)))
+    return len(owned_places(before) - owned_places(now))
 
 
 def left(members: Sequence[GroupMember]) -> GroupCause:

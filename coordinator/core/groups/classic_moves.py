@@ -11,7 +11,8 @@ from collections.abc import Mapping
 
 from coordinator.core.groups.history import NOT_KNOWN, PARTITIONS_FOLLOWED_MAX, NotedRebalance
 from coordinator.core.groups.state import CONSUMER_TYPE, ClassicGroup
-from springtide.wire.consumer_protocol import assigned_places, owned_places
+from coordinator.core.groups.subscription import owned_places
+from springtide.wire.consumer_protocol import assigned_places
 from springtide.wire.questions import Place
 
 BYTES_FOLLOWED_MAX = 4 * PARTITIONS_FOLLOWED_MAX
@@ -66,7 +67,7 @@ def _before(group: ClassicGroup, wall_ms: int) -> _Before:
     for member in group.members.values():
         places = assigned_places(member.assignment)
         if places:
-            goes_on = frozenset(owned_places(member.metadata(group.protocol)))
+            goes_on = owned_places(member.metadata(group.protocol))
             since_ms = wall_ms if member.rejoined_ms is None else member.rejoined_ms
             for place in places:
                 before[place] = (member.member_id, None if place in goes_on else since_ms)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import NamedTuple, TypeVar
 
+from springtide.wire.consumer_protocol import read_places
 from springtide.wire.primitives import (
     MALFORMED_CAUSES,
     REQUEST_ELEMENTS_MAX,
@@ -19,9 +20,9 @@ from springtide.wire.primitives import (
     write_count,
     write_string,
 )
+from springtide.wire.questions import Place
 
 T = TypeVar("T")
-NamedPartition: TypeAlias = tuple[str, int]
 
 _OWNED_SINCE = 1
 _GENERATION_SINCE = 2
@@ -35,14 +36,14 @@ class Subscription(NamedTuple):
 
     version: int
     topics: frozenset[str]
-    owned: frozenset[NamedPartition] = frozenset()
+    owned: frozenset[Place] = frozenset()
     rack_id: str | None = None
 
 
 class MemberAssignment(NamedTuple):
     """user_data: of the assignor, for its member."""
 
-    partitions: frozenset[NamedPartition]
+    partitions: frozenset[Place]
     user_data: bytes
 
 
@@ -56,12 +57,19 @@ def read_subscription(metadata: bytes) -> Subscription | None:
     return _whole(_read_subscription, metadata)
 
 
+def owned_places(metadata: bytes) -> frozenset[Place]:
+    """Return the partitions that a member goes on consuming while its group is rebalanced (KIP-429): with the
+    eager protocol none."""
+    subscription = read_subscription(metadata)
+    return frozenset() if subscription is None else subscription.owned
+
+
 def read_assignment(assignment: bytes) -> MemberAssignment | None:
     """Return a consumer's assignment, None if it is not one. No bytes are none: it has not been assigned."""
     return _whole(_read_assignment, assignment) if assignment else MemberAssignment(frozenset(), b"")
 
 
-def write_assignment(partitions: Iterable[NamedPartition], version: int) -> bytes:
+def write_assignment(partitions: Iterable[Place], version: int) -> bytes:
     """Return an assignment for a member. version: that of its subscription."""
     out = bytearray(max(0, min(version, _VERSION_MAX)).to_bytes(2))
     by_topic: defaultdict[str, list[int]] = defaultdict(list)
@@ -93,7 +101,7 @@ def _read_topics(reader: Reader) -> tuple[int, frozenset[str]]:
 def _read_subscription(reader: Reader) -> Subscription:
     version, topics = _read_topics(reader)
     reader.nullable_view(is_flexible=False)  # the assignor's
-    owned = _read_partitions(reader) if version >= _OWNED_SINCE else frozenset()
+    owned = frozenset(read_places(reader)) if version >= _OWNED_SINCE else frozenset()
     if version >= _GENERATION_SINCE:
         reader.int32()  # of what it owns
     rack_id = reader.nullable_string(is_flexible=False) if version >= _RACK_SINCE else None
@@ -102,14 +110,5 @@ def _read_subscription(reader: Reader) -> Subscription:
 
 def _read_assignment(reader: Reader) -> MemberAssignment:
     reader.int16()
-    partitions = _read_partitions(reader)
+    partitions = frozenset(read_places(reader))
     return MemberAssignment(partitions, bytes(reader.nullable_view(is_flexible=False) or b""))
-
-
-def _read_partitions(reader: Reader) -> frozenset[NamedPartition]:
-    found: set[NamedPartition] = set()
-    for _ in range(reader.present_array_count(is_flexible=False, element_bytes_min=6)):
-        topic = reader.string(is_flexible=False)
-        count = reader.present_array_count(is_flexible=False, element_bytes_min=4)
-        found.update((topic, reader.int32()) for _ in range(count))
-    return frozenset(found)

@@ -19,8 +19,9 @@ from coordinator.core.groups.requests import (
     MemberHeartbeatReply,
     SyncGroupReply,
 )
-from coordinator.core.groups.subscription import NamedPartition, read_subscription, write_assignment
+from coordinator.core.groups.subscription import read_subscription, write_assignment
 from springtide.wire.errors import ErrorCode
+from springtide.wire.questions import Place
 from tests.kit.coordinator.consumer_desk import REBALANCE_MS, ConsumerDesk, metadata
 from tests.kit.coordinator.group_desk import GROUP, SESSION_MS
 
@@ -199,7 +200,7 @@ class ClassicClient:
         shared = [(one.name, number) for one in topics for number in range(one.partitions)]
         is_equal = len({said.topics for said in known.values()}) == 1
         quota, extras = divmod(len(shared), len(known)) if is_equal else (len(shared), 0)
-        mine: dict[str, list[NamedPartition]] = {name: [] for name in known}
+        mine: dict[str, list[Place]] = {name: [] for name in known}
         for one in shared:
             owner = owners.get(one)
             if owner is None or one[0] not in known[owner].topics:

@@ -20,7 +20,6 @@ from coordinator.core.groups.consumer.draft import GroupDraft
 from coordinator.core.groups.consumer.placing import Placing
 from coordinator.core.groups.consumer.store import ConsumerStore
 from coordinator.core.groups.history import GroupCause
-from coordinator.core.groups.subscription import NamedPartition
 from springtide.wire.questions import Place
 
 LOST_MAX = 2
@@ -194,14 +193,14 @@ class ConsumerGroups:
         is_withheld = live is not None and member_id in live.withheld
         return self.existing(about.topics if is_withheld else draft.topics_of(about))
 
-    def ids_of(self, partitions: Iterable[NamedPartition]) -> Partitions:
+    def ids_of(self, partitions: Iterable[Place]) -> Partitions:
         """Return those of the partitions whose topics exist."""
         topics = self.topics or {}
         return frozenset(
             TopicIdPartition(topics[name].topic_id, number) for name, number in partitions if name in topics
         )
 
-    def names_of(self, partitions: Iterable[TopicIdPartition]) -> list[NamedPartition]:
+    def names_of(self, partitions: Iterable[TopicIdPartition]) -> list[Place]:
         """Return those of the partitions whose topics exist, by name."""
         names = self.names
         return [(names[one.topic_id], one.partition) for one in partitions if one.topic_id in names]
