@@ -15,7 +15,6 @@ from coordinator.core.groups.consumer.draft import GroupDraft
 from coordinator.core.groups.consumer.following import held_by
 from coordinator.core.groups.consumer.groups import ConsumerChanged, NextTarget
 from coordinator.core.groups.consumer.sessions import forget_member
-from coordinator.core.groups.consumer.state import MemberState
 from coordinator.core.groups.registry import Registry, Turn
 from coordinator.core.groups.requests import JoinProtocol
 from coordinator.core.groups.state import CONSUMER_TYPE, ClassicGroup, GroupMember, GroupState
@@ -33,10 +32,7 @@ def may_downgrade(registry: Registry, draft: GroupDraft) -> bool:
 def is_calm(draft: GroupDraft) -> bool:
     """Return whether each member has its part of a target that is not due."""
     epoch = draft.target.epoch
-    return epoch == draft.epoch and all(
-        (member.current.epoch, member.current.state) == (epoch, MemberState.STABLE)
-        for member in draft.members().values()
-    )
+    return epoch == draft.epoch and all(member.is_settled(epoch) for member in draft.members().values())
 
 
 def downgrade(registry: Registry, turn: Turn, draft: GroupDraft, leader: str | None = None) -> ClassicGroup:

@@ -33,15 +33,11 @@ def note_cause(registry: Registry, turn: Turn, draft: GroupDraft, cause: GroupCa
     live.later.append(cause._replace(at_ms=turn.wall_ms))
     del live.later[CAUSES_KEPT_MAX:]
     if live.placing is None:
-        _note_later(registry, turn, draft)
+        begin_rebalance(registry, turn, draft)
 
 
-def begin_target(registry: Registry, turn: Turn, draft: GroupDraft) -> None:
-    """Note that a target is asked for: what comes until it is there is a cause of the next rebalance."""
-    _note_later(registry, turn, draft)
-
-
-def _note_later(registry: Registry, turn: Turn, draft: GroupDraft) -> None:
+def begin_rebalance(registry: Registry, turn: Turn, draft: GroupDraft) -> None:
+    """Note the causes that have come; those that come while a target is made are of the next rebalance."""
     history, group = registry.history, draft.group
     live = registry.consumers.live_group(group.group_id)
     if not live.later:
@@ -74,7 +70,7 @@ def note_target(registry: Registry, turn: Turn, draft: GroupDraft, assignor: str
         live.released = {one: by for one, by in live.released.items() if one.topic_id in topic_ids}
     live.unsettled = dict.fromkeys(members, turn.wall_ms)
     history.note(rebalance)
-    _note_later(registry, turn, draft)
+    begin_rebalance(registry, turn, draft)
 
 
 def note_silence(registry: Registry, turn: Turn, group_id: str, member_id: str, session_ms: int) -> None:
@@ -142,7 +138,7 @@ def _number(partition: TopicIdPartition) -> int:
 def _note_settled(
     live: LiveGroup, draft: GroupDraft, member_id: str, member: Member | None, wall_ms: int
 ) -> None:
-    if member is None or is_settled(member, draft.target.epoch):
+    if member is None or member.is_settled(draft.target.epoch):
         live.unsettled.pop(member_id, None)
         return
     before = draft.group.members.get(member_id)
@@ -150,11 +146,6 @@ def _note_settled(
     if is_revoking and (before is None or before.current.state != MemberState.UNREVOKED_PARTITIONS):
         live.unsettled[member_id] = wall_ms
     live.unsettled.setdefault(member_id, wall_ms)
-
-
-def is_settled(member: Member, target_epoch: int) -> bool:
-    """Return whether a member has all that the target gives it."""
-    return (member.current.epoch, member.current.state) == (target_epoch, MemberState.STABLE)
 
 
 def _current(member: Member | None) -> object:
@@ -175,7 +166,7 @@ def follow_anew(registry: Registry, turn: Turn, group: ConsumerGroup) -> None:
     live.unsettled = {
         member_id: turn.wall_ms
         for member_id, member in group.members.items()
-        if not is_settled(member, group.target.epoch)
+        if not member.is_settled(group.target.epoch)
     }
     is_settled_now = not group.is_due and not live.unsettled
     ended_ms = max(0, group.target.made_ms) if is_settled_now else NOT_KNOWN
@@ -190,7 +181,7 @@ def follow_back(registry: Registry, turn: Turn, group_id: str, group: ConsumerGr
     live.unsettled = {
         member_id: live.unsettled.get(member_id, turn.wall_ms)
         for member_id, member in ({} if group is None else group.members).items()
-        if group is not None and not is_settled(member, group.target.epoch)
+        if group is not None and not member.is_settled(group.target.epoch)
     }
     if rebalance is None:
         return

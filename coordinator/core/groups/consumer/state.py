@@ -65,6 +65,10 @@ class Member(NamedTuple):
     current: CurrentAssignment = CurrentAssignment()
     target: PartitionsByTopic = _NOTHING
 
+    def is_settled(self, target_epoch: int) -> bool:
+        """Return whether the member has all that the target of this epoch gives it."""
+        return (self.current.epoch, self.current.state) == (target_epoch, MemberState.STABLE)
+
 
 class ConsumerGroup:
     """A group. members: by id. owners: by partition, the member that has it or has yet to give it up.
@@ -177,11 +181,8 @@ class ConsumerGroup:
             return ConsumerGroupState.EMPTY
         if self.is_due:
             return ConsumerGroupState.ASSIGNING
-        for member in self.members.values():
-            current = member.current
-            if (current.epoch, current.state) != (self.target.epoch, MemberState.STABLE):
-                return ConsumerGroupState.RECONCILING
-        return ConsumerGroupState.STABLE
+        is_stable = all(member.is_settled(self.target.epoch) for member in self.members.values())
+        return ConsumerGroupState.STABLE if is_stable else ConsumerGroupState.RECONCILING
 
     def subscribed(self) -> frozenset[str]:
         """Return the names of topics that any member subscribes."""

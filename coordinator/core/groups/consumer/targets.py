@@ -21,7 +21,7 @@ from coordinator.core.groups.consumer.assigning import (
     TargetQuestion,
 )
 from coordinator.core.groups.consumer.draft import GroupDraft
-from coordinator.core.groups.consumer.following import begin_target, follow, note_target
+from coordinator.core.groups.consumer.following import begin_rebalance, follow, note_target
 from coordinator.core.groups.consumer.groups import (
     LOST_MAX,
     ConsumerChanged,
@@ -79,7 +79,7 @@ def _assign(
     registry: Registry, turn: Turn, draft: GroupDraft, live: LiveGroup, members: Mapping[str, Member]
 ) -> None:
     name = preferred_assignor(members, registry.options.assignors)
-    begin_target(registry, turn, draft)
+    begin_rebalance(registry, turn, draft)
     live.placing = placing = _placing(registry.consumers, draft, name, members)
     question = placing.question
     at_once_max = registry.options.at_once_partitions_max
