@@ -311,6 +311,12 @@ class ConsumerWalk(RuleBasedStateMachine):
             for _ in range(times):
                 desk.hear(question, desk.answer_of(question))
 
+    @rule(place=PLACES)
+    def an_old_answer_comes_again(self, place: int) -> None:
+        """None waits for it: the group's epoch, and its target, may be newer by now."""
+        for question in self.desk.heard[-1 - place :][:1]:
+            self.desk.hear(question, self.desk.answer_of(question))
+
     @rule()
     def an_answer_never_comes(self) -> None:
         desk = self.desk

@@ -36,7 +36,8 @@ class InFlight:
 
 class MachineDesk(Generic[M]):
     """records: what the log holds, committed. replies: by token; an ErrorCode where the runtime answered.
-    is_holding: batches stay in flight until `commit` or `refuse`. questions: those without an answer."""
+    is_holding: batches stay in flight until `commit` or `refuse`. questions: those without an answer. heard:
+    those that had one, the last at the end."""
 
     def __init__(self, make: Callable[[], M]) -> None:
         self._make = make
@@ -49,6 +50,7 @@ class MachineDesk(Generic[M]):
         self.do_clocks_agree = True
         self.tokens = 0
         self.questions: list[Any] = []
+        self.heard: list[Any] = []
         self.open()
 
     @property
@@ -113,6 +115,7 @@ class MachineDesk(Generic[M]):
 
     def hear(self, question: object, answer: object) -> None:
         """Let the answer to a question come; None: it is lost."""
+        self.heard.append(question)
         self.step(AnswerCame(question, answer))
 
     def fail_over(self, *, written: int = 0) -> None:
