@@ -125,8 +125,8 @@ def leaving_for_a_while_clears_the_target() -> Patches:
 
 @_plant(breaks="I30", seen="each restart of a static member moves partitions")
 def the_return_of_a_static_member_assigns_anew() -> Patches:
-    def take_over(registry: Registry, turn: Turn, draft: GroupDraft, held_by: str, member_id: str) -> None:
-        TAKE_OVER(registry, turn, draft, held_by, member_id)
+    def take_over(draft: GroupDraft, held_by: str, member_id: str) -> None:
+        TAKE_OVER(draft, held_by, member_id)
         member = draft.changed[member_id]
         assert isinstance(member, Member)
         draft.changed[member_id] = member._replace(about=replace(member.about, topics=()))

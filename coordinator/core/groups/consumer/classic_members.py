@@ -101,7 +101,7 @@ def _join(
     group = draft.group
     held_by = None if request.instance_id is None else group.instances.get(request.instance_id)
     if held_by not in (None, member_id):
-        take_over(registry, turn, draft, held_by, member_id)
+        take_over(draft, held_by, member_id)
     elif member_id not in group.members:
         draft.changed[member_id] = Member(ConsumerMember())
     before = draft[member_id]

@@ -65,7 +65,7 @@ def _answer(registry: Registry, turn: Turn, request: ConsumerHeartbeat) -> Consu
     if request.pattern and request.pattern not in draft.group.asked and (fault := fault_of(request.pattern)):
         return ConsumerHeartbeatReply(ErrorCode.INVALID_REGULAR_EXPRESSION, message=fault)
     member_id = request.member_id or request.new_member_id
-    error = _take_seat(registry, turn, draft, member_id, request)
+    error = _take_seat(registry, draft, member_id, request)
     if error is ErrorCode.NONE:
         error = _check_epoch(draft, member_id, request)
     if error is not ErrorCode.NONE:
@@ -79,7 +79,7 @@ def _answer(registry: Registry, turn: Turn, request: ConsumerHeartbeat) -> Consu
 
 
 def _take_seat(
-    registry: Registry, turn: Turn, draft: GroupDraft, member_id: str, request: ConsumerHeartbeat
+    registry: Registry, draft: GroupDraft, member_id: str, request: ConsumerHeartbeat
 ) -> ErrorCode:
     """Find the member of the heartbeat, or let it join: as a new one, or in the place of the process that had
     its instance before. One of the classic protocol need not have left: it can't (KAFKA-17228)."""
@@ -97,17 +97,16 @@ def _take_seat(
     held = group.members[held_by]
     if held.current.epoch != AWAY and held.about.classic is None:
         return ErrorCode.UNRELEASED_INSTANCE_ID
-    take_over(registry, turn, draft, held_by, member_id)
+    take_over(draft, held_by, member_id)
     return ErrorCode.NONE
 
 
-def take_over(registry: Registry, turn: Turn, draft: GroupDraft, held_by: str, member_id: str) -> None:
+def take_over(draft: GroupDraft, held_by: str, member_id: str) -> None:
     """Give what a static member has, and what it is to have, to the process that comes back for it."""
     held = draft.group.members[held_by]
     assigned = dict.fromkeys(held.current.assigned, 0)
     draft.changed[held_by] = None
     draft.changed[member_id] = held._replace(current=CurrentAssignment(assigned=assigned))
-    forget_member(registry, turn, draft.group.group_id, held_by)
 
 
 def _check_epoch(draft: GroupDraft, member_id: str, request: ConsumerHeartbeat) -> ErrorCode:
@@ -186,6 +185,8 @@ def advance(
     assert before is not None
     if not _has_room(registry, before.about, about):
         return None
+    for replaced in [one for one, member in draft.changed.items() if member is None]:
+        forget_member(registry, turn, draft.group.group_id, replaced)
     has_changed = (before.about.topics, before.about.pattern) != (about.topics, about.pattern)
     has_changed |= take_rights(registry, draft, member_id, about.pattern, who)
     if about is not before.about:

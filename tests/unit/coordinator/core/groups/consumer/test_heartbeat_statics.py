@@ -8,6 +8,7 @@ from coordinator.core.groups.consumer.state import AWAY
 from coordinator.core.groups.options import GroupOptions
 from springtide.wire.errors import ErrorCode
 from tests.kit.coordinator.consumer_desk import NOTHING, ConsumerDesk, some, topic
+from tests.kit.coordinator.consumer_rules import check_consumers
 
 T = topic("t", 4)
 
@@ -92,3 +93,18 @@ def test_a_static_member_returns_to_a_full_group(desk: ConsumerDesk) -> None:
     desk.fail_over()
     assert desk.join("s2", instance_id="i").assigned == some(T, 0, 1)
     assert desk.join("b").error is ErrorCode.GROUP_MAX_SIZE_REACHED
+
+
+def test_one_whose_return_is_refused_for_lack_of_room_is_given_up_after_its_session(
+    desk: ConsumerDesk,
+) -> None:
+    """What it subscribes now is more than a shard keeps: nothing is changed by that."""
+    desk.options = GroupOptions(shard_bytes_max=20)
+    desk.fail_over()
+    desk.beat("s", AWAY, instance_id="i")
+    assert desk.join("s2", "u" * 30, instance_id="i").error is ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert desk.join_classic("", "u" * 30, instance_id="i").error is ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert set(desk.group.members) == {"s", "a"}
+    check_consumers(desk.machine.registry)
+    desk.wait(45_000)
+    assert not desk.group.members
