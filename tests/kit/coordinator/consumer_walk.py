@@ -8,6 +8,7 @@ come to rest on their target, or on what their leader assigned.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TypeAlias
 
 from hypothesis import strategies as st
@@ -207,6 +208,12 @@ class ConsumerWalk(RuleBasedStateMachine):
     def batches_are_committed(self, batches: int) -> None:
         self.desk.commit(batches)
 
+    @rule(is_full=st.booleans())
+    def the_shard_is_full_or_not(self, *, is_full: bool) -> None:
+        options = self.desk.options
+        none_left = replace(options, members_max=0, shard_bytes_max=0)
+        self.desk.machine.registry.options = none_left if is_full else options
+
     @rule()
     def batches_are_refused(self) -> None:
         self.desk.refuse()
@@ -378,6 +385,7 @@ class ConsumerWalk(RuleBasedStateMachine):
         """K5: the world becomes quiet; the members come to rest on their target."""
         desk = self.desk
         desk.is_holding = desk.is_thinking = False
+        self.the_shard_is_full_or_not(is_full=False)
         desk.commit()
         while desk.questions:
             self.an_answer_comes(0, 1)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from coordinator.core.consumer_group_records import (
     ConsumerMember,
@@ -32,6 +33,7 @@ from coordinator.core.groups.consumer.patterns import PatternAnswer, PatternQues
 from coordinator.core.groups.consumer.placing import Placing
 from coordinator.core.groups.consumer.reconcile import Goal
 from coordinator.core.groups.consumer.requests import ConsumerHeartbeat
+from coordinator.core.groups.consumer.sessions import forget_member
 from coordinator.core.groups.consumer.state import ConsumerGroup, Member
 from coordinator.core.groups.consumer.store import ConsumerStore
 from coordinator.core.groups.consumer.targets import on_target_answered, write
@@ -49,6 +51,7 @@ AWAY = leaving._away
 NEXT = reconcile._next
 CHECK_EPOCH = heartbeat._check_epoch
 TAKE_OVER = heartbeat.take_over
+ADVANCE = heartbeat.advance
 RECONCILE = reconcile.reconcile
 ANSWERED = on_target_answered
 SUBSCRIBERS = patterns.subscribers_of
@@ -137,6 +140,18 @@ def the_return_of_a_static_member_assigns_anew() -> Patches:
 @_plant(breaks="I30", seen="a target that came too soon after the one before waits for a heartbeat")
 def the_interval_never_ends_by_itself() -> Patches:
     return [(machine, "on_next_target", lambda registry, turn, group_id: None)]
+
+
+@_plant(
+    breaks="I30", seen="a static member that may not come back, for lack of room, has no session any more"
+)
+def a_refused_return_ends_the_session_of_the_member_before() -> Patches:
+    def advance(registry: Registry, turn: Turn, draft: GroupDraft, *rest: Any) -> CurrentAssignment | None:
+        for member_id in [one for one, member in draft.changed.items() if member is None]:
+            forget_member(registry, turn, draft.group.group_id, member_id)
+        return ADVANCE(registry, turn, draft, *rest)
+
+    return [(heartbeat, "advance", advance), (classic_members, "advance", advance)]
 
 
 @_plant(
