@@ -41,7 +41,7 @@ class Troubles:
         self._behind = behind
         found = [_of_lag(group_id, behind[group_id], lags.get(group_id)) for group_id in sorted(behind)]
         found += [
-            _unsettled(group.group_id)
+            _unsettled(group)
             for group in groups
             if group.unsettled_ms is not None and group.unsettled_ms >= UNSETTLED_MS
         ]
@@ -65,15 +65,17 @@ def _of_lag(group_id: str, before: int, now: TotalLag | None) -> GroupTrouble:
     return GroupTrouble(group_id=group_id, code="lag_grows", detail=detail)
 
 
-def _unsettled(group_id: str) -> GroupTrouble:
+def _unsettled(group: GroupFigures) -> GroupTrouble:
     minutes = UNSETTLED_MS // _MINUTE_MS
+    is_classic = group.state is None
+    harm = "its members read nothing" if is_classic else "partitions that move are read by no member"
     detail = (
-        f"group {group_id[:_ID_CHARS]} does not settle: for {minutes} minutes it has not been stable for one "
-        "minute on end, and while it rebalances its members read nothing. `springtide groups show` names "
+        f"group {group.group_id[:_ID_CHARS]} does not settle: for {minutes} minutes it has not been stable "
+        f"for one minute on end, and while it rebalances {harm}. `springtide groups show` names "
         "the cause of the last rebalance: often a member that takes longer than its max.poll.interval.ms for "
         "what it polled, or that restarts again and again"
     )
-    return GroupTrouble(group_id=group_id, code="unsettled", detail=detail)
+    return GroupTrouble(group_id=group.group_id, code="unsettled", detail=detail)
 
 
 def _offsets_pending(group_id: str, pending_ms: int) -> GroupTrouble:

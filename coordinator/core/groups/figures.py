@@ -54,15 +54,16 @@ def _figures(
 ) -> GroupFigures:
     live, consumers = registry.live.get(group_id), registry.find_consumers(group_id)
     if consumers is not None:
-        of_group = registry.consumers.live.get(group_id)
+        of_group = registry.consumers.live_group(group_id)
         return GroupFigures(
             group_id,
             len(consumers.members),
             offsets,
-            pending_ms=pending_ms,
-            state=consumers.state,
-            lacks_target=of_group is not None and of_group.lost >= LOST_MAX,
+            of_group.settling.unsettled_ms(now_ms),
+            pending_ms,
+            consumers.state,
+            lacks_target=of_group.lost >= LOST_MAX,
         )
     if live is None:
         return GroupFigures(group_id, 0, offsets, pending_ms=pending_ms)
-    return GroupFigures(group_id, len(live.members), offsets, live.unsettled_ms(now_ms), pending_ms)
+    return GroupFigures(group_id, len(live.members), offsets, live.settling.unsettled_ms(now_ms), pending_ms)

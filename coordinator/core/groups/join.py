@@ -271,7 +271,7 @@ def complete_join(registry: Registry, turn: Turn, group: ClassicGroup) -> None:
         return
     group.begin_generation(turn.wall_ms)
     if not group.members:
-        group.end_rebalance(turn.now_ms)
+        group.settling.end(turn.now_ms, is_empty=True)
         note_end(registry, turn, group)
         registry.write(turn, group)
         return

@@ -21,13 +21,12 @@ from coordinator.core.group_records import StoredGroup, StoredMember
 from coordinator.core.groups.consumer.assigning import KnownTopic
 from coordinator.core.groups.history import ID_CHARS_MAX
 from coordinator.core.groups.requests import JoinedMember, JoinProtocol
+from coordinator.core.groups.settling import Settling
 from coordinator.core.groups.subscription import subscribed_topics
 from springtide.wire.errors import ErrorCode
 from springtide.wire.questions import Place
 
 CONSUMER_TYPE = "consumer"
-CALM_MS = 60_000
-"""A group that is stable for so long has settled."""
 
 
 class GroupState(StrEnum):
@@ -116,8 +115,6 @@ class ClassicGroup:
         generation's assignments. unsynced: members of this generation that have not sent SyncGroup.
     spoken: by how many members each protocol is.
     changed_ms: Unix milliseconds at which it came into its state.
-    restless_ms: monotonic; when the first rebalance began since the group was last stable for CALM_MS on end;
-        None: it is calm, or empty. calm_ms: since when it is stable; None: a rebalance is under way.
     For people: released: partitions that no member consumes, with the last one that did and until when (Unix
         time); assigned_topics: those that there were at the last assignment, by name.
     delay_left_ms: how much longer the first rebalance may be delayed; grew: a member joined in this delay.
@@ -125,7 +122,6 @@ class ClassicGroup:
 
     __slots__ = (
         "assigned_topics",
-        "calm_ms",
         "changed_ms",
         "delay_left_ms",
         "generation_id",
@@ -140,7 +136,7 @@ class ClassicGroup:
         "protocol",
         "protocol_type",
         "released",
-        "restless_ms",
+        "settling",
         "spoken",
         "state",
         "syncers",
@@ -167,8 +163,7 @@ class ClassicGroup:
         self.grew = False
         self.released: dict[Place, tuple[str, int]] = {}
         self.assigned_topics: dict[str, KnownTopic] = {}
-        self.restless_ms: int | None = None
-        self.calm_ms: int | None = None
+        self.settling = Settling()
 
     def become(self, state: GroupState, wall_ms: int) -> None:
         self.previous_state, self.state = self.state, state
@@ -274,21 +269,8 @@ class ClassicGroup:
 
     def begin_rebalance(self, now_ms: int, wall_ms: int) -> None:
         """Leave what the group is in. now_ms: monotonic."""
-        if self.unsettled_ms(now_ms) is None:
-            self.restless_ms = now_ms
-        self.calm_ms = None
+        self.settling.begin(now_ms)
         self.become(GroupState.PREPARING, wall_ms)
-
-    def end_rebalance(self, now_ms: int) -> None:
-        """Note that each member has its assignment, or that there is no member."""
-        self.calm_ms = now_ms
-        if not self.members:
-            self.restless_ms = None
-
-    def unsettled_ms(self, now_ms: int) -> int | None:
-        """Return for how long the group has not been stable for CALM_MS on end; None if it has."""
-        is_calm = self.calm_ms is not None and now_ms - self.calm_ms >= CALM_MS
-        return None if self.restless_ms is None or is_calm else now_ms - self.restless_ms
 
     # --- generations -------------------------------------------------------------------------------
 

@@ -56,7 +56,7 @@ def _assign(registry: Registry, turn: Turn, group: ClassicGroup, assignments: di
     for member in group.members.values():
         member.assignment = assignments.get(member.member_id, b"")
     group.become(GroupState.STABLE, turn.wall_ms)
-    group.end_rebalance(turn.now_ms)
+    group.settling.end(turn.now_ms, is_empty=False)
     registry.write(turn, group)
     turn.work = Assigned(group.group_id, group.generation_id)
     for member_id in tuple(group.syncers):

@@ -296,6 +296,9 @@ class ConsumerWalk(RuleBasedStateMachine):
             is_asked = placing is not None and placing.question in self.desk.questions
             is_timed = NextTarget(GROUP) in self.desk.timers
             assert is_asked or is_timed, "a target that is due waits for a heartbeat"
+        settling = self.desk.live.settling
+        if group is not None and group.state == ConsumerGroupState.STABLE and settling.calm_ms is None:
+            assert settling.restless_ms is None, "a stable group is told to be none"
         for member_id, live in self.desk.live.members.items():
             assert live.has_next_step == (NextStep(GROUP, member_id) in self.desk.timers)
 

@@ -30,6 +30,7 @@ def note_cause(registry: Registry, turn: Turn, draft: GroupDraft, cause: GroupCa
     """Note why the draft's epoch is raised. A rebalance has all causes up to its target."""
     registry.history.consumers_begun += 1
     live = registry.consumers.live_group(draft.group.group_id)
+    live.settling.begin(turn.now_ms)
     live.later.append(cause._replace(at_ms=turn.wall_ms))
     del live.later[CAUSES_KEPT_MAX:]
     if live.placing is None:
@@ -103,6 +104,8 @@ def follow(registry: Registry, turn: Turn, draft: GroupDraft) -> None:
             _note_gained(registry, turn, live, rebalance, member_id, gained)
     for member_id, member in draft.changed.items():
         _note_settled(live, draft, member_id, member, turn.wall_ms)
+    if draft.target.epoch == draft.epoch and not live.unsettled:
+        live.settling.end(turn.now_ms, is_empty=not draft.members())
     if rebalance is None:
         return
     if rebalance.assigned_ms != NOT_KNOWN and not live.unsettled:
@@ -169,6 +172,8 @@ def follow_anew(registry: Registry, turn: Turn, group: ConsumerGroup) -> None:
         if not member.is_settled(group.target.epoch)
     }
     is_settled_now = not group.is_due and not live.unsettled
+    if not is_settled_now:
+        live.settling.begin(turn.now_ms)
     ended_ms = max(0, group.target.made_ms) if is_settled_now else NOT_KNOWN
     rebalance = registry.history.take_over(group.group_id, group.epoch, ended_ms=ended_ms)
     if not group.is_due:
@@ -183,11 +188,14 @@ def follow_back(registry: Registry, turn: Turn, group_id: str, group: ConsumerGr
         for member_id, member in ({} if group is None else group.members).items()
         if group is not None and not member.is_settled(group.target.epoch)
     }
+    is_over = group is None or not (group.is_due or live.unsettled)
+    if is_over:
+        live.settling.end(turn.now_ms, is_empty=group is None or not group.members)
     if rebalance is None:
         return
     text = "a change of the group could not be stored, and was taken back"
     rebalance.note_cause(GroupCause(CauseKind.NOT_WRITTEN, text, at_ms=turn.wall_ms))
-    if group is None or not (group.is_due or live.unsettled):
+    if is_over:
         registry.history.end(rebalance, turn.wall_ms)
     else:
         registry.history.note(rebalance)

@@ -20,6 +20,7 @@ from coordinator.core.groups.consumer.draft import GroupDraft
 from coordinator.core.groups.consumer.placing import Placing
 from coordinator.core.groups.consumer.store import ConsumerStore
 from coordinator.core.groups.history import GroupCause
+from coordinator.core.groups.settling import Settling
 from springtide.wire.questions import Place
 
 LOST_MAX = 2
@@ -100,10 +101,11 @@ class LiveGroup:
     known. withheld: members that get nothing by their pattern yet.
     topics_version: of the topics with which its hash was compared last.
 
-    For people: later: causes since the target was asked for that is on its way. released: partitions that no
-    member consumes, with the last one that did and until when. unsettled: members that have not all that the
-    target gives them, and since when. last_heard: members that are given up for their silence.
-    assigned_topics: those of the last target, by name. Times are Unix milliseconds.
+    For people: settling: for how long its members have not had all of their targets. later: causes since the
+    target was asked for that is on its way. released: partitions that no member consumes, with the last one
+    that did and until when. unsettled: members that have not all that the target gives them, and since when.
+    last_heard: members that are given up for their silence. assigned_topics: those of the last target, by
+    name. Times are Unix milliseconds.
     """
 
     __slots__ = (
@@ -119,6 +121,7 @@ class LiveGroup:
         "resolved_ms",
         "resolved_version",
         "resolving",
+        "settling",
         "targeted_ms",
         "topics_version",
         "unsettled",
@@ -139,6 +142,7 @@ class LiveGroup:
         self.counted: dict[str, frozenset[Who]] = {}
         self.withheld: set[str] = set()
         self.topics_version = -1
+        self.settling = Settling()
         self.later: list[GroupCause] = []
         self.released: dict[TopicIdPartition, tuple[str, int]] = {}
         self.unsettled: dict[str, int] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from coordinator.core.groups.consumer.state import ConsumerGroupState
 from coordinator.core.groups.figures import GroupFigures
 from coordinator.core.lag_watch import FAST, TotalLag
 from coordinator.core.troubles import OFFSETS_PENDING_MS, UNSETTLED_MS, Troubles
@@ -60,3 +61,12 @@ def test_troubles_are_bounded() -> None:
     assert [told.group_id for told in troubles.found] == [
         group.group_id for group in many[:TROUBLES_TOLD_MAX]
     ]
+
+
+def test_members_of_a_group_of_the_consumer_protocol_go_on_reading_while_it_does_not_settle() -> None:
+    troubles = Troubles()
+    figures = GroupFigures("g", 2, {}, unsettled_ms=UNSETTLED_MS, state=ConsumerGroupState.RECONCILING)
+    troubles.see([figures], {})
+    (told,) = troubles.found
+    assert (told.group_id, told.code) == ("g", "unsettled")
+    assert "are read by no member" in told.detail

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from coordinator.core.groups.consumer.requests import LEAVING
 from coordinator.core.groups.figures import GroupFigures, figures_of
 from coordinator.core.groups.requests import Leaver
 from springtide.wire.questions import Place
+from tests.kit.coordinator.consumer_desk import ConsumerDesk, topic
 from tests.kit.coordinator.group_desk import GroupDesk
 
 
@@ -84,3 +86,47 @@ def test_a_group_is_told_of_by_its_oldest_pending_offset() -> None:
     desk.end((1, 0))
     desk.end((2, 0))
     assert seen(desk)[0].pending_ms is None
+
+
+def test_a_group_of_the_consumer_protocol_settles_in_the_same_way() -> None:
+    desk = ConsumerDesk(topic("t", 2))
+
+    def unsettled_ms() -> int | None:
+        (group,) = seen(desk)
+        return group.unsettled_ms
+
+    def stay(seconds: int, *members: str) -> None:
+        for _ in range(0, seconds, 5):
+            desk.wait(5_000)
+            for name in members:
+                member = desk.member(name)
+                desk.beat(name, member.current.epoch, owned=frozenset(member.current.assigned))
+
+    desk.join("a")
+    stay(55, "a")
+    assert unsettled_ms() == 55_000, "since its first member came"
+    desk.join("b")
+    desk.wait(10_000)
+    assert unsettled_ms() == 65_000, "a has yet to hear that it is to give a partition up"
+    stay(50, "a", "b")
+    assert unsettled_ms() == 115_000
+    desk.fail_over()
+    assert unsettled_ms() is None, "as it is stored, all members have their parts"
+    desk.join("c")
+    desk.wait(5_000)
+    assert unsettled_ms() == 5_000
+    desk.fail_over()
+    desk.wait(5_000)
+    assert unsettled_ms() == 5_000, "a new coordinator counts anew"
+    stay(70, "a", "b", "c")
+    assert unsettled_ms() is None
+    desk.is_holding = True
+    desk.start_join_consumers("d")
+    assert unsettled_ms() == 0
+    desk.refuse()
+    stay(60, "a", "b", "c")
+    assert unsettled_ms() is None, "what was refused is over"
+    desk.is_holding = False
+    for name in "abc":
+        desk.beat(name, LEAVING)
+    assert unsettled_ms() is None, "nobody waits for an empty group"

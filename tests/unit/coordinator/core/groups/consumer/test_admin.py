@@ -56,5 +56,5 @@ def test_describe_groups_knows_no_group_of_this_protocol(desk: ConsumerDesk) -> 
 def test_members_are_counted(desk: ConsumerDesk) -> None:
     desk.join("a")
     assert figures_of(desk.machine.registry, 0, 0) == [
-        GroupFigures(GROUP, 1, {}, state=ConsumerGroupState.STABLE)
+        GroupFigures(GROUP, 1, {}, unsettled_ms=0, state=ConsumerGroupState.STABLE)
     ]
