@@ -25,10 +25,6 @@ from springtide.wire.messages import (
 MEMBER_EPOCHS_SINCE = 9
 """Clients before it know ILLEGAL_GENERATION for a generation of a group that is gone, and no epochs of
 members (KIP-848)."""
-_TO_OLDER = {
-    ErrorCode.GROUP_ID_NOT_FOUND: ErrorCode.ILLEGAL_GENERATION,
-    ErrorCode.STALE_MEMBER_EPOCH: ErrorCode.UNSUPPORTED_VERSION,
-}
 
 
 def handle(context: CoordinatorContext, request: Request, message: OffsetCommitRequest) -> None:
@@ -37,6 +33,7 @@ def handle(context: CoordinatorContext, request: Request, message: OffsetCommitR
         (TopicName(None if by_id else topic.name, topic.topic_id), topic.partitions)
         for topic in message.topics
     ]
+    knows_epochs = request.api_version >= MEMBER_EPOCHS_SINCE
     named = NamedPartitions(context.view, request, topics)
     retention_ms = message.retention_time_ms  # v2-4
 
@@ -48,6 +45,7 @@ def handle(context: CoordinatorContext, request: Request, message: OffsetCommitR
             member_id=message.member_id,
             instance_id=message.group_instance_id,
             retention_ms=None if retention_ms < 0 else retention_ms,
+            knows_epochs=knows_epochs,
             offsets=tuple(
                 OffsetToCommit(
                     place,
@@ -61,8 +59,8 @@ def handle(context: CoordinatorContext, request: Request, message: OffsetCommitR
 
     def answer(reply: OffsetsReply) -> None:
         error = reply.error
-        if request.api_version < MEMBER_EPOCHS_SINCE:
-            error = _TO_OLDER.get(error, error)
+        if error is ErrorCode.GROUP_ID_NOT_FOUND and not knows_epochs:
+            error = ErrorCode.ILLEGAL_GENERATION
         is_whole = error is not ErrorCode.NONE
         errors = repeat(error) if is_whole else (of_partition for _, of_partition in reply.partitions)
         answered = zip(message.topics, named.answer(errors), strict=True)

@@ -140,7 +140,8 @@ class OffsetToCommit(NamedTuple):
 
 class CommitOffsets(Struct, frozen=True, kw_only=True):
     """A commit by a member, or, with generation -1 and no member id, by a client that manages its partitions
-    itself or by an operator. retention_ms: versions 2-4, None where the broker's retention holds."""
+    itself or by an operator. retention_ms: versions 2-4, None where the broker's retention holds.
+    knows_epochs: the client's version has epochs of members (KIP-848)."""
 
     token: int
     group_id: str
@@ -149,6 +150,7 @@ class CommitOffsets(Struct, frozen=True, kw_only=True):
     member_id: str = ""
     instance_id: str | None = None
     retention_ms: int | None = None
+    knows_epochs: bool = True
 
 
 class OffsetsReply(Struct, frozen=True):

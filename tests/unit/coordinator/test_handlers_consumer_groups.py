@@ -221,16 +221,19 @@ def commit(coordinator: Coordinator, version: int, epoch: int, member_id: str = 
 
 
 @pytest.mark.parametrize(
-    ("version", "stale"),
+    ("version", "right", "stale"),
     [
-        (8, ErrorCode.UNSUPPORTED_VERSION),
-        (9, ErrorCode.STALE_MEMBER_EPOCH),
-        (10, ErrorCode.STALE_MEMBER_EPOCH),
+        (8, ErrorCode.UNSUPPORTED_VERSION, ErrorCode.UNSUPPORTED_VERSION),
+        (9, ErrorCode.NONE, ErrorCode.STALE_MEMBER_EPOCH),
+        (10, ErrorCode.NONE, ErrorCode.STALE_MEMBER_EPOCH),
     ],
 )
-def test_a_commit_has_the_members_epoch(coordinator: Coordinator, version: int, stale: ErrorCode) -> None:
+def test_a_commit_has_the_members_epoch(
+    coordinator: Coordinator, version: int, right: ErrorCode, stale: ErrorCode
+) -> None:
+    """Versions without epochs are not for members of the protocol, as in Kafka."""
     join(coordinator)
-    assert commit(coordinator, version, 2) == ErrorCode.NONE
+    assert commit(coordinator, version, 2) == right
     assert commit(coordinator, version, 1) == stale
     assert commit(coordinator, version, 2, "other") == ErrorCode.UNKNOWN_MEMBER_ID
     assert commit(coordinator, version, -1, "") == ErrorCode.UNKNOWN_MEMBER_ID

@@ -17,7 +17,7 @@ def check_member_epoch(
     all of the partitions since then (KIP-1251): a commit is often under way while the epoch rises. A group
     without members takes commits of clients without an epoch.
 
-    Clients know STALE_MEMBER_EPOCH since version 9 of OffsetCommit only; handlers tell it in other words.
+    Versions of OffsetCommit without epochs are for members of the classic protocol: UNSUPPORTED_VERSION.
     """
     member_epoch = request.generation_id
     if member_epoch < 0 and not group.members:
@@ -25,6 +25,8 @@ def check_member_epoch(
     member = group.members.get(request.member_id)
     if member is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
+    if isinstance(request, CommitOffsets) and not (request.knows_epochs or member.about.classic):
+        return ErrorCode.UNSUPPORTED_VERSION
     current = member.current
     if 0 <= member_epoch == current.epoch:
         return ErrorCode.NONE
