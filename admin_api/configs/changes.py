@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from msgspec.structs import replace
 from pydantic import ConfigDict, Field
 
 from admin_api.configs import service
@@ -36,7 +37,7 @@ from admin_api.http.rights import CHANGE_PROTECTION, Area, Right
 from admin_api.http.routes import StrictRoute
 from admin_api.http.services import Services, Serving
 from admin_api.http.writes import ADMIN_SETTINGS, Attempt, Write
-from controller.face.cluster import Entity
+from controller.face.cluster import Entity, group_name
 from controller.face.history import (
     AuditRow,
     SettingChange,
@@ -61,9 +62,12 @@ class ConfigChangeView(View):
     """One change of settings."""
 
     id: int = Field(description="of its row in the audit")
-    entity: str = Field(description="`topic`, `broker` or `cluster`: whose settings", examples=["topic"])
+    entity: str = Field(
+        description="`topic`, `broker`, `cluster` or `group`: whose settings", examples=["topic"]
+    )
     topic: str | None = Field(examples=["orders"])
     broker_id: int | None
+    group_id: str | None
     changes: list[ChangedConfig]
     actor: str
     reason: str | None
@@ -87,10 +91,28 @@ def _view(row: AuditRow, changes: tuple[SettingChange, ...]) -> ConfigChangeView
         entity=row.entity,
         topic=row.topic,
         broker_id=int(row.entity_id) if row.entity == Entity.BROKER else None,
+        group_id=_group_of(row),
         changes=[ChangedConfig.of(change) for change in changes],
         actor=row.actor,
         reason=row.reason,
         at=timestamp(row.at_ms),
+    )
+
+
+def filter_of(
+    *,
+    cluster: ClusterPath,
+    topic: TopicName | None = None,
+    broker: Annotated[BrokerId | None, Query(description="only changes of its own settings")] = None,
+    group: Annotated[str | None, Query(description="only changes of this group's settings")] = None,
+    defaults: Annotated[bool, Query(description="only changes of the cluster's own settings")] = False,
+) -> SettingChangeFilter:
+    return SettingChangeFilter(
+        cluster=cluster,
+        entity=Entity.CLUSTER if defaults else None,
+        topic=topic,
+        broker=broker,
+        group=None if group is None else group_name(group),
     )
 
 
@@ -105,23 +127,15 @@ async def list_them(
     *,
     request: Request,
     services: Serving,
-    cluster: ClusterPath,
-    topic: TopicName | None = None,
-    broker: Annotated[BrokerId | None, Query(description="only changes of its own settings")] = None,
-    defaults: Annotated[bool, Query(description="only changes of the cluster's own settings")] = False,
+    wanted: Annotated[SettingChangeFilter, Depends(filter_of)],
     name: Annotated[str | None, Query(max_length=249, description="only changes of this setting")] = None,
     paging: Paged,
 ) -> Response:
     """List what was changed, by whom, and the values before and after. With a `name`, a page may have fewer
     items than there is room for, and another page may still follow."""
-    services.engine.cluster(cluster)
-    wanted = SettingChangeFilter(
-        cluster=cluster,
-        entity=Entity.CLUSTER if defaults else None,
-        topic=topic,
-        broker=broker,
-        below_id=None if paging.token is None else decode_token(paging.token, int)[0],
-    )
+    services.engine.cluster(wanted.cluster)
+    if paging.token is not None:
+        wanted = replace(wanted, below_id=decode_token(paging.token, int)[0])
     rows = await services.database.read(list_setting_changes, wanted=wanted, limit=paging.rows)
     page, token = paging.cut(rows, lambda row: [row.id])
     found = [(row, setting_changes(row)) for row in page]
@@ -165,7 +179,7 @@ async def undo_it(
 ) -> Response:
     """Set all settings that the change has changed back to what they were, or unset them. Refused (409),
     with the value and who changed it, if one of them was changed again since; If-Match is about the topic,
-    broker or cluster whose settings they are."""
+    broker, cluster or group whose settings they are."""
     row = await services.database.read(get_row, audit_id=audit_id)
     changes = () if row is None or row.cluster != cluster else setting_changes(row)
     if row is None or not changes:
@@ -185,13 +199,22 @@ async def undo_it(
 def _address(row: AuditRow) -> Address:
     entity = Entity(row.entity)
     broker_id = int(row.entity_id) if entity is Entity.BROKER else None
-    return Address(cluster=row.cluster, entity=entity, topic=row.topic, broker_id=broker_id)
+    return Address(
+        cluster=row.cluster, entity=entity, topic=row.topic, broker_id=broker_id, group_id=_group_of(row)
+    )
+
+
+def _group_of(row: AuditRow) -> str | None:
+    """Return the group's id: the row's own is cut if it is long."""
+    return str(row.before["group_id"]) if row.entity == Entity.GROUP and row.before is not None else None
 
 
 def _right(address: Address, changes: tuple[SettingChange, ...]) -> Right:
     """Return what setting the values needs."""
     if address.topic is not None:
         return Right(Area.TOPIC, Operation.ALTER_CONFIGS, address.topic)
+    if address.group_id is not None:
+        return Right(Area.GROUP, Operation.ALTER_CONFIGS, address.group_id)
     if address.entity is Entity.CLUSTER and any(change.name in ADMIN_SETTINGS for change in changes):
         return CHANGE_PROTECTION
     return Right(Area.CLUSTER, Operation.ALTER_CONFIGS)

@@ -1,8 +1,8 @@
 """Changes of settings, as the history has them: which values a change set, and which change was the last.
 
-A change of a topic's, a broker's or a cluster's settings is one row, whose `before` and `after` have all of
-the settings that are set. Rows that created the entity, or were filled in after an outage, have no `before`,
-and are none of these.
+A change of a topic's, a broker's, a cluster's or a group's settings is one row, whose `before` and `after`
+have all of the settings that are set; a group without any has no `after`. Rows that created the entity, or
+were filled in after an outage, have no `before`, and are none of these.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ CAUSES: Final[Mapping[Entity, str]] = {
     Entity.TOPIC: "topic_configured",
     Entity.BROKER: "broker_configured",
     Entity.CLUSTER: "cluster_configured",
+    Entity.GROUP: "group_configured",
 }
 #: How many later changes of an entity are looked through for the one that set a value.
 LATER_ROWS_MAX: Final = 1_000
@@ -36,18 +37,20 @@ class SettingChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SettingChangeFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Every set field narrows the answer. below_id: only rows with a smaller id (the next page)."""
+    """Every set field narrows the answer. group: its name (core/names.py). below_id: only rows with a smaller
+    id (the next page)."""
 
     cluster: str
     entity: Entity | None = None
     topic: str | None = None
     broker: int | None = None
+    group: str | None = None
     below_id: int | None = None
 
 
 def setting_changes(row: AuditRow) -> tuple[SettingChange, ...]:
     """Return the settings that the row changed, by name; none of a row that is no change of settings."""
-    if row.kind != "change" or row.before is None or row.after is None or row.cause not in CAUSES.values():
+    if row.kind != "change" or row.before is None or row.cause not in CAUSES.values():
         return ()
     before, after = _configs(row.before), _configs(row.after)
     return tuple(
@@ -57,8 +60,8 @@ def setting_changes(row: AuditRow) -> tuple[SettingChange, ...]:
     )
 
 
-def _configs(snapshot: Mapping[str, Any]) -> Mapping[str, str]:
-    found: Mapping[str, str] = snapshot.get("configs") or {}
+def _configs(snapshot: Mapping[str, Any] | None) -> Mapping[str, str]:
+    found: Mapping[str, str] = (snapshot or {}).get("configs") or {}
     return found
 
 
@@ -73,12 +76,13 @@ def list_setting_changes(
         audit.c.entity.in_([entity.value for entity in entities]),
         audit.c.cause.in_([CAUSES[entity] for entity in entities if entity in CAUSES]),
         audit.c.before.is_not(None),
-        audit.c.after.is_not(None),
     ]
     if wanted.topic is not None:
         conditions.append(audit.c.topic == inert(wanted.topic))
     if wanted.broker is not None:
         conditions += [audit.c.entity == Entity.BROKER.value, audit.c.entity_id == str(wanted.broker)]
+    if wanted.group is not None:
+        conditions += [audit.c.entity == Entity.GROUP.value, audit.c.entity_id == wanted.group]
     if wanted.below_id is not None:
         conditions.append(audit.c.id < wanted.below_id)
     statement = ROWS.where(*conditions).order_by(audit.c.id.desc()).limit(limit)

@@ -34,6 +34,7 @@ from controller.core.records import (
 )
 from controller.shell.security_rows import pattern_row
 from springtide.contract.epochs import ControllerEpoch
+from springtide.contract.groups import GroupConfigs
 from springtide.contract.partition_state import PartitionKey, PartitionState
 from springtide.contract.security import AclsOfPattern, UserSecrets
 from springtide.levels import Level
@@ -232,6 +233,8 @@ def render(
         case AclsRecord() | UserRecord() | QuotasRecord() | GroupRecord():
             entity, entity_id, value = _secured(record)
             after = None if record.is_removal else value
+            if before is None and isinstance(record, GroupRecord):  # it had none, which is no creation
+                before = GroupConfigs(group_id=record.group.group_id)
         case ProducerIdsRecord() | UpgradeRecord():
             return []
         case _:

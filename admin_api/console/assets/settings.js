@@ -52,13 +52,15 @@ function change(item, context) {
   );
 }
 
-function whose({ entity, topic, broker_id: broker }, { cluster }) {
+function whose({ entity, topic, broker_id: broker, group_id: group }, { cluster }) {
   if (entity === "topic") return `topic ${topic}`;
+  if (entity === "group") return `group ${group}`;
   return entity === "broker" ? `broker ${broker}` : `cluster ${cluster.name}`;
 }
 
-function holderOf({ entity, topic, broker_id: broker }, path) {
+function holderOf({ entity, topic, broker_id: broker, group_id: group }, path) {
   if (entity === "topic") return `${path}/topics/${encodeURIComponent(topic)}/configs`;
+  if (entity === "group") return `${path}/group-configs/${encodeURIComponent(group)}`;
   return entity === "broker" ? `${path}/brokers/${broker}/configs` : `${path}/configs`;
 }
 

@@ -57,6 +57,7 @@ def _history(options: Namespace) -> Call:
         *("clusters", options.cluster, "config-changes"),
         topic=options.topic,
         broker=options.broker,
+        group=options.group,
         defaults="true" if options.defaults else None,
         name=options.name,
     )
@@ -119,10 +120,12 @@ COMMANDS = (
         ),
         arguments=(
             argument("name", metavar="NAME", nargs="?", help="only changes of this setting"),
-            *_WHOSE,
+            *_WHOSE_OR_GROUPS,
         ),
         call=_history,
-        columns=columns("#change=id at whose=entity topic #broker=broker_id changes actor reason"),
+        columns=columns(
+            "#change=id at whose=entity topic #broker=broker_id group=group_id changes actor reason"
+        ),
     ),
     change(
         words=("configs", "undo"),

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from springtide.levels import CONSUMER_GROUPS
 from tests.kit.admin_api.rest import TOKENS, Rest, ask, controller, problem
 from tests.kit.memory.zookeeper import MemoryZooKeeper
 
@@ -75,6 +76,36 @@ async def test_each_change_has_the_values_before_and_after(zookeeper: MemoryZooK
         rest_of_it = (await rest.client.get(f"{CHANGES}?page_token={page['next_page_token']}")).json()
         assert [*page["items"], *rest_of_it["items"]] == found
         assert problem(await rest.client.get("/clusters/none/config-changes")) == (404, "cluster_not_found")
+
+
+async def test_a_groups_first_setting_and_its_last_are_changes_that_are_undone(
+    zookeeper: MemoryZooKeeper,
+) -> None:
+    """A group has a row only while it has settings of its own."""
+    session = "consumer.session.timeout.ms"
+    async with controller(zookeeper) as rest:
+        await rest.form()
+        rest.engine.cluster("prod").decided.level = CONSUMER_GROUPS.since
+        alter = f"{CLUSTER}/group-configs/a%2Fb:alter"
+        for value in ("50000", "60000", None):
+            done = await rest.post(alter, {"configs": {session: value}})
+            assert done.status_code == 200, done.text
+        await rest.client.put(f"{CLUSTER}/configs/num.partitions", json={"value": "3"})
+        found = await changes(rest, group="a/b")
+        assert told(found) == [
+            ("group", session, "60000", None),
+            ("group", session, "50000", "60000"),
+            ("group", session, None, "50000"),
+        ]
+        assert {item["group_id"] for item in found} == {"a/b"}
+        assert (await changes(rest, group="a")) == []
+        assert len(await changes(rest)) == 4
+        undone = await rest.post(f"{CHANGES}/{found[0]['id']}:undo", {})
+        assert (undone.status_code, undone.json()["items"][0]["value"]) == (200, "60000")
+        assert problem(await rest.post(f"{CHANGES}/{found[2]['id']}:undo", {})) == (
+            409,
+            "config_changed_since",
+        )
 
 
 async def test_a_change_is_undone_by_one_call_which_is_a_change_itself(zookeeper: MemoryZooKeeper) -> None:
