@@ -1,4 +1,5 @@
-"""What must hold of a `consumer` group at every step, as functions of its state: I30, K1, K2, K4, K7.
+"""What must hold of a `consumer` group at every step, as functions of its state: I30, K1, K2, K4, K7
+(docs/replication/invariants.md).
 
 K3 (what clients believe), K5 (it comes to rest) and K8 (commits) are the walk's; K6 is I31 (check_replay).
 """
