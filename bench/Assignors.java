@@ -2,6 +2,7 @@ import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.InputStreamReader;
 import java.lang.management.ManagementFactory;
+import java.lang.ref.Reference;
 import java.util.Arrays;
 import java.util.Collection;
 import java.util.Collections;
@@ -24,7 +25,7 @@ import org.apache.kafka.coordinator.group.assignor.UniformAssignor;
  * Kafka's own assignors on the groups of bench/assignments.py. Arguments: assignor, topics, partitions of each,
  * rounds. Standard input: of each member the places of its topics, separated by commas; the last is the one more.
  * Prints a line for "from nothing" and one for "one more": the first round's processor time and the median, in
- * ms, the moved partitions, and the smallest and the largest part.
+ * ms, the moved partitions, and the MB that the assignment holds.
  */
 public final class Assignors {
     /** The assignor takes maps of this class only. */
@@ -114,22 +115,29 @@ public final class Assignors {
             found = assignor.assign(group, describer).members();
             took[round] = (ManagementFactory.getThreadMXBean().getCurrentThreadCpuTime() - began) / 1e6;
         }
-        int moved = 0, least = Integer.MAX_VALUE, most = 0;
+        Map<String, MemberAssignment> again = assignor.assign(group, describer).members();
+        usedBytes();
+        double heldMb = usedBytes();
+        Reference.reachabilityFence(again);
+        again = null;
+        heldMb = (heldMb - usedBytes()) / 1e6;
+        int moved = 0;
         for (Map.Entry<String, MemberAssignment> member : found.entrySet()) {
             Map<Uuid, Set<Integer>> before = group.memberAssignment(member.getKey()).partitions();
-            int size = 0;
             for (Map.Entry<Uuid, Set<Integer>> topic : member.getValue().partitions().entrySet()) {
                 Set<Integer> own = new HashSet<>(topic.getValue());
-                size += own.size();
                 own.removeAll(before.getOrDefault(topic.getKey(), Set.of()));
                 moved += own.size();
             }
-            least = Math.min(least, size);
-            most = Math.max(most, size);
         }
         double cold = took[0];
         Arrays.sort(took);
-        System.out.printf("%.3f %.3f %d %d %d%n", cold, took[rounds / 2], moved, least, most);
+        System.out.printf("%.3f %.3f %d %.3f%n", cold, took[rounds / 2], moved, heldMb);
         return found;
+    }
+
+    private static long usedBytes() {
+        for (int round = 0; round < 3; round++) System.gc();
+        return Runtime.getRuntime().totalMemory() - Runtime.getRuntime().freeMemory();
     }
 }

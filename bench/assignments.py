@@ -1,12 +1,14 @@
 """What assignments of `consumer` groups cost: `python -m bench assignments [--kafka-home DIR] [--quick]`.
 
 One group of 1,000 members and 50,000 partitions, 100 topics of 500: assigned from nothing, and again with one
-member more. Each row is the median of rounds in milliseconds of one processor: of the assignor alone, beside
-Kafka's own classes where they are given (run in Java, warm; its first round is compiled meanwhile).
+member more. Times are medians of rounds in milliseconds of one processor: of the assignor alone, beside
+Kafka's own classes where they are given (run in Java, warm; its first round is compiled meanwhile). Memory is
+what the assignment holds once it is made.
 
 Then a shard's loop, without sockets: the members of such groups join one after the other, and each is told
 what it has. The longest step is how long all other groups of the process wait. It is made of the machine's
-step, of its records as they are applied and encoded, and of the question to the other process.
+step, of its records as they are applied and encoded, and of the question to the other process. At last each
+member sends a heartbeat that changes nothing, of which the machine's part is told.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import os
 import random
 import subprocess
 import time
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -28,6 +31,7 @@ import msgspec
 from bench.command import Narrator, add_kafka_home, add_output, add_quick
 from bench.machine import keep, machine_facts
 from bench.processor_time import peak_rss_mb
+from bench.report import side_by_side
 from coordinator.core.groups.consumer.assigning import Answer, KnownTopic, Parts, Subscriber, TargetQuestion
 from coordinator.core.groups.consumer.requests import ConsumerHeartbeat, ConsumerHeartbeatReply, TopicsKnown
 from coordinator.core.groups.consumer.targets import ASSIGNORS, answer_to
@@ -53,12 +57,13 @@ class Case:
     topics: int
     partitions: int
     topics_each: int
+    members: int = MEMBERS
 
     def subscriptions(self) -> list[tuple[int, ...]]:
         """Return the topics of each member, and of one more."""
         rng = random.Random(1)
         every = range(self.topics)
-        return [tuple(sorted(rng.sample(every, self.topics_each))) for _ in range(MEMBERS + 1)]
+        return [tuple(sorted(rng.sample(every, self.topics_each))) for _ in range(self.members + 1)]
 
     @property
     def starts(self) -> list[int]:
@@ -74,32 +79,37 @@ LOOPS: Final = (
     Case("20,000 partitions, in the loop", "uniform", 100, 200, 100),
     Case("50,000 partitions, another process", "uniform", 100, 500, 100),
     Case("50,000 partitions, 30 topics of 100 each", "uniform", 100, 500, OF_100),
+    Case("20,000 partitions of one member", "uniform", 100, 200, 100, members=1),
 )
+UNITS: Final = {
+    "first_ms": "from nothing, the first time, ms",
+    "fresh_ms": "from nothing, ms",
+    "more_ms": "with one member more, ms",
+    "moved": "partitions that move then",
+    "held_mb": "memory that the assignment holds, MB",
+}
 
 
 @dataclass(slots=True)
-class Row:
-    """Milliseconds of one processor. moved: partitions that the one member more moves. parts: the smallest
-    and the largest. kafka_: Kafka's; kafka_first_ms: its first round."""
+class Found:
+    """Milliseconds of one processor. moved: partitions that the one member more moves."""
 
-    name: str
+    first_ms: float
     fresh_ms: float
     more_ms: float
     moved: int
-    parts: tuple[int, int]
-    kafka_first_ms: float | None = None
-    kafka_fresh_ms: float | None = None
-    kafka_more_ms: float | None = None
-    kafka_moved: int | None = None
+    held_mb: float
 
 
 @dataclass(slots=True)
 class Loop:
-    """step_ms: the longest step. answer_ms: of the other process, with both ways through JSON."""
+    """step_ms: the longest step. answer_ms: of the other process, with both ways through JSON. beat_us: a
+    heartbeat that changes nothing."""
 
     name: str
     step_ms: float
     answer_ms: float
+    beat_us: float
     told: int
 
 
@@ -112,36 +122,49 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     tell, rounds = Narrator(), 1 if options.quick else 9
     spare_the_loop()
-    rows = [_measured(case, rounds) for case in CASES]
-    if options.kafka_home is not None:
-        for row, case in zip(rows, CASES, strict=True):
-            tell(f"Kafka: {case.name}")
-            _ask_kafka(row, case, options.kafka_home, 2 if options.quick else 41)
+    assignors: dict[str, dict[str, dict[str, float | None]]] = {}
+    for case in CASES:
+        tell(case.name)
+        sides = assignors[case.name] = {"springtide": asdict(_measured(case, rounds))}
+        if options.kafka_home is not None:
+            sides["kafka"] = asdict(_ask_kafka(case, options.kafka_home, 2 if options.quick else 41))
     loops = []
-    for case in LOOPS[:1] if options.quick else LOOPS:
+    for case in (LOOPS[0], LOOPS[-1]) if options.quick else LOOPS:
         tell(f"the loop: {case.name}")
         loops.append(_looped(case))
     keep(
         options.output,
         {
             "machine": machine_facts(),
-            "assignors": [asdict(row) for row in rows],
+            "assignors": assignors,
             "loops": [asdict(loop) for loop in loops],
             "peak_rss_mb": peak_rss_mb(os.getpid()),
         },
     )
-    print("\n".join((*table(rows), "", *loop_table(loops))))
+    for name, sides in assignors.items():
+        print(f"{name}\n{side_by_side(sides, UNITS)}\n")
+    print("\n".join(loop_table(loops)))
     return 0
 
 
-def _timed(work: Callable[[], T], rounds: int) -> tuple[float, T]:
-    """Return the median of milliseconds, and what the work returns."""
+def _timed(work: Callable[[], T], rounds: int) -> tuple[list[float], T]:
+    """Return the milliseconds of each round, and what the work returns."""
     took: list[float] = []
     for _ in range(rounds):
         began = time.process_time()
         found = work()
         took.append((time.process_time() - began) * 1_000)
-    return median(took), found
+    return took, found
+
+
+def _held_mb(work: Callable[[], object]) -> float:
+    """Return what the work's result holds."""
+    tracemalloc.start()
+    found = work()
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    del found
+    return float(held) / 1e6
 
 
 # --- assignors -------------------------------------------------------------------------------------
@@ -154,25 +177,24 @@ def _subscribers(case: Case, held: Parts, members: int) -> list[Subscriber]:
     ]
 
 
-def _measured(case: Case, rounds: int) -> Row:
+def _measured(case: Case, rounds: int) -> Found:
     assign, starts = ASSIGNORS[case.assignor], case.starts
     fresh = _subscribers(case, [], MEMBERS)
     fresh_ms, held = _timed(lambda: assign(starts, fresh), rounds)
     more = _subscribers(case, held, MEMBERS + 1)
     more_ms, after = _timed(lambda: assign(starts, more), rounds)
     moved = sum(len({*own} - {*one.held}) for own, one in zip(after, more, strict=True))
-    sizes = [len(own) for own in after]
-    return Row(case.name, fresh_ms, more_ms, moved, (min(sizes), max(sizes)))
+    held_mb = _held_mb(lambda: assign(starts, fresh))
+    return Found(fresh_ms[0], median(fresh_ms), median(more_ms), moved, held_mb)
 
 
-def _ask_kafka(row: Row, case: Case, home: Path, rounds: int) -> None:
+def _ask_kafka(case: Case, home: Path, rounds: int) -> Found:
     members = "".join(",".join(map(str, topics)) + "\n" for topics in case.subscriptions())
     command = ["java", "-cp", f"{home}/libs/*", str(JAVA), case.assignor, str(case.topics)]
     command += [str(case.partitions), str(rounds)]
     told = subprocess.run(command, input=members.encode(), stdout=subprocess.PIPE, check=True)
     fresh, more = (line.split() for line in told.stdout.decode().splitlines())
-    row.kafka_first_ms, row.kafka_fresh_ms = float(fresh[0]), float(fresh[1])
-    row.kafka_more_ms, row.kafka_moved = float(more[1]), int(more[2])
+    return Found(float(fresh[0]), float(fresh[1]), float(more[1]), int(more[2]), float(fresh[3]))
 
 
 # --- a shard's loop --------------------------------------------------------------------------------
@@ -258,10 +280,14 @@ def _looped(case: Case) -> Loop:
         epochs[member_id] = loop.beat(member_id, 0, **said).member_epoch
         owned[member_id] = nothing
         loop.wait(loop.now_ms + 4)
-        if place == MEMBERS - 1:  # the last one comes to a group at rest
+        if place == case.members - 1:  # the last one comes to a group at rest
             _settle(loop, epochs, owned)
     _settle(loop, epochs, owned)
-    return Loop(case.name, loop.longest_ms, loop.answer_ms, sum(map(len, owned.values())))
+    longest_ms = loop.longest_ms
+    rounds = 1_000 // len(epochs) + 1
+    took, _ = _timed(lambda: [loop.beat(member_id, epoch) for member_id, epoch in epochs.items()], rounds)
+    beat_us = min(took) / len(epochs) * 1_000
+    return Loop(case.name, longest_ms, loop.answer_ms, beat_us, sum(map(len, owned.values())))
 
 
 def _settle(loop: _Loop, epochs: dict[str, int], owned: dict[str, frozenset[object]]) -> None:
@@ -274,26 +300,12 @@ def _settle(loop: _Loop, epochs: dict[str, int], owned: dict[str, frozenset[obje
                 owned[member_id] = reply.assigned
 
 
-# --- tables ----------------------------------------------------------------------------------------
-
-
-def table(rows: list[Row]) -> list[str]:
-    lines = [
-        "| 1,000 members, 50,000 partitions | ours | one more | moved | Kafka | one more | moved | first |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    for row in rows:
-        kafka = [_ms(row.kafka_fresh_ms), _ms(row.kafka_more_ms)]
-        moved = "" if row.kafka_moved is None else str(row.kafka_moved)
-        ours = [_ms(row.fresh_ms), _ms(row.more_ms), str(row.moved)]
-        lines.append(f"| {' | '.join((row.name, *ours, *kafka, moved, _ms(row.kafka_first_ms)))} |")
-    return lines
+# --- table ----------------------------------------------------------------------------------------
 
 
 def loop_table(loops: list[Loop]) -> list[str]:
-    lines = ["| 1,000 members join, then one more | longest step | answer |", "|---|---|---|"]
-    return lines + [f"| {one.name} | {_ms(one.step_ms)} | {_ms(one.answer_ms or None)} |" for one in loops]
-
-
-def _ms(value: float | None) -> str:
-    return "" if value is None else f"{value:.1f} ms"
+    lines = ["| members join, then one more | longest step | answer | heartbeat |", "|---|---|---|---|"]
+    return lines + [
+        f"| {one.name} | {one.step_ms:.1f} ms | {one.answer_ms:.1f} ms | {one.beat_us:.1f} µs |"
+        for one in loops
+    ]

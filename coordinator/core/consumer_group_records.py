@@ -19,7 +19,7 @@ import struct
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from itertools import chain, repeat
 from operator import attrgetter
 from typing import NamedTuple, TypeAlias, TypeVar
@@ -154,7 +154,14 @@ def each_partition(partitions: PartitionsByTopic) -> Iterator[TopicIdPartition]:
 def partitions_of(topic_id: UUID, numbers: Iterable[int]) -> Iterator[TopicIdPartition]:
     """Yield partitions of a topic. A call of the class for each would take twice as long, and members may
     have tens of thousands."""
+    topic_id = _one_of(topic_id.int)
     return map(partial(tuple.__new__, TopicIdPartition), zip(repeat(topic_id), numbers))
+
+
+@lru_cache(maxsize=10_000)
+def _one_of(topic_id: int) -> UUID:
+    """Return an id as the same object each time: partitions of it are compared without a call."""
+    return UUID(int=topic_id)
 
 
 # --- writing ---------------------------------------------------------------------------------------

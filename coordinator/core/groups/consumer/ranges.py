@@ -43,6 +43,8 @@ def _share(starts: Sequence[int], topics: Sequence[int], members: Parts) -> None
             end = start + quota + (order < extras)
             if len(bases) == 1:
                 own.extend(range(bases[0] + start, bases[0] + end))
+            elif end - start == 1:
+                own.extend([base + start for base in bases])
             else:
                 run = tuple(range(start, end))
                 own.extend([base + one for base in bases for one in run])
