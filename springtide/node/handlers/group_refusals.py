@@ -66,8 +66,10 @@ GroupRequest: TypeAlias = (
 
 CLASSIC_ONLY = "groups speak the classic protocol here: set group.protocol=classic"
 
-OFFSET_FETCH_ERROR_SINCE = 2
-"""The first version of OffsetFetch whose answer has an error of the whole."""
+PARTITIONS_READ_UNTIL = 3
+"""The last version of OffsetFetch in which an error is told of each partition, too. Since version 2 answers
+have an error of the whole, and then, in Kafka, no partitions. aiokafka 0.14 (version 3) reads the partitions
+only: it would take the error for "nothing committed", and skip or repeat records."""
 
 
 def refuse(request: Request, message: GroupRequest, error: ErrorCode) -> None:
@@ -121,7 +123,7 @@ def _refusal(message: GroupRequest, error: ErrorCode, version: int) -> ResponseM
                 OffsetFetchResponseGroup(group_id=group.group_id, error_code=error)
                 for group in message.groups
             )
-            topics = message.topics if version < OFFSET_FETCH_ERROR_SINCE else None
+            topics = message.topics if version <= PARTITIONS_READ_UNTIL else None
             unfetched = tuple(_unfetched(one, error) for one in topics or ())
             return OffsetFetchResponse(error_code=error, groups=groups, topics=unfetched)
         case ConsumerGroupHeartbeatRequest():
