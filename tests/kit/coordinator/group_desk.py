@@ -41,6 +41,7 @@ from coordinator.core.groups.requests import (
     SyncGroup,
     SyncGroupReply,
 )
+from coordinator.core.groups.store import GroupStore
 from springtide.wire.errors import ErrorCode
 from springtide.wire.markers import Outcome
 from tests.kit.coordinator.machine_desk import MachineDesk
@@ -60,10 +61,14 @@ RANGE = (JoinProtocol("range", subscription("t")),)
 
 
 class GroupDesk(MachineDesk[GroupMachine]):
+    """replay: of the first `replayed` records, as check_replay (group_walk.py) last left it."""
+
     def __init__(
         self, options: GroupOptions | None = None, machine: type[GroupMachine] = GroupMachine
     ) -> None:
         self.options = options or GroupOptions()
+        self.replay = GroupStore()
+        self.replayed = 0
         super().__init__(lambda: machine(self.options))
 
     # --- clients -----------------------------------------------------------------------------------
