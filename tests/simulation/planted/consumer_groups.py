@@ -62,12 +62,11 @@ PLACE = Placing._place
 
 @_plant(breaks="I30", seen="what a member has yet to give up is given to the next (crabka#521)")
 def what_is_to_be_given_up_is_free() -> Patches:
-    def is_free_for(self: GroupDraft, member_id: str, partition: TopicIdPartition) -> bool:
-        owner = self.group.owners.get(partition)
-        member = None if owner is None else self.group.members[owner]
-        return member is None or owner == member_id or partition in member.current.revoking
+    def lets_go(self: GroupDraft, partition: TopicIdPartition, to: str) -> bool:
+        owner = self.group.owners[partition]
+        return owner == to or partition in self.group.members[owner].current.revoking
 
-    return [(GroupDraft, "is_free_for", is_free_for)]
+    return [(GroupDraft, "_lets_go", lets_go)]
 
 
 @_plant(breaks="I30", seen="the target's epoch is told before the member has given up what it had to")
