@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from time import monotonic
 
+import aiokafka
 import trio
 from confluent_kafka import Consumer, KafkaException
 
@@ -134,5 +136,38 @@ def test_a_coordinator_that_is_stopped_gives_its_shards_away_first(tmp_path: Pat
             topic = cluster.coordinators[1002].process.view.topic_by_name(GROUPS_TOPIC)
             assert topic is not None
             assert cluster.coordinators[1002].process.shards.owned() == list(range(topic.partitions))
+
+    trio.run(run)
+
+
+def test_aiokafka_asks_again_where_it_asked_a_coordinator_that_does_not_serve_the_group(
+    tmp_path: Path,
+) -> None:
+    """It reads the errors of partitions only, and took any other for "nothing committed"."""
+
+    async def ask_each(bootstrap: str) -> list[int | None]:
+        place = aiokafka.TopicPartition(TOPIC, 0)
+        consumer = aiokafka.AIOKafkaConsumer(
+            bootstrap_servers=bootstrap, group_id=GROUP, enable_auto_commit=False
+        )
+        await consumer.start()
+        try:
+            consumer.assign([place])
+            await consumer.commit({place: 7})
+            found = []
+            for coordinator_id in (1001, 1002):
+                consumer._coordinator.coordinator_id = coordinator_id
+                found.append(await asyncio.wait_for(consumer.committed(place), COMMIT_S_MAX))
+            return found
+        finally:
+            await consumer.stop()
+
+    async def run() -> None:
+        async with cluster_in_process(tmp_path) as cluster:
+            await cluster.form(1)
+            cluster.controller.create_topic(TOPIC, ((1,),))
+            await cluster.form_coordinators(1001, 1002)
+            asked = partial(asyncio.run, ask_each(cluster.bootstrap()))
+            assert await trio.to_thread.run_sync(asked) == [7, 7]
 
     trio.run(run)
