@@ -61,7 +61,7 @@ def has_heard(cluster: ClusterInProcess) -> bool:
     return any(
         member.current.state == MemberState.UNREVOKED_PARTITIONS
         and member_id in live
-        and live[member_id].told == frozenset(member.current.assigned)
+        and (live[member_id].told or {}).keys() == member.current.assigned.keys()
         and not live[member_id].must_show
         for member_id, member in group.members.items()
     )
