@@ -175,9 +175,15 @@ def run_kafka_python(options: argparse.Namespace, notes: Notes, ends: threading.
     from kafka.errors import KafkaError, UnknownBrokerIdError
     from kafka.structs import OffsetAndMetadata
 
+    class Range(RangePartitionAssignor):  # type: ignore[misc]
+        @classmethod
+        def assign(cls, cluster: Any, members: Iterable[Any]) -> Any:
+            # As the leader, version 3.0.12 gives nothing to those that are listed before a static one.
+            return super().assign(cluster, sorted(members, key=lambda one: one.group_instance_id is None))
+
     consumer = KafkaConsumer(
         bootstrap_servers=options.bootstrap.split(","),
-        partition_assignment_strategy=[RangePartitionAssignor],
+        partition_assignment_strategy=[Range],
         **python_settings(options),
     )
 
