@@ -99,7 +99,7 @@ def _view(row: AuditRow, changes: tuple[SettingChange, ...]) -> ConfigChangeView
     )
 
 
-def filter_of(
+async def filter_of(
     *,
     cluster: ClusterPath,
     topic: TopicName | None = None,
