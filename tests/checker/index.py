@@ -96,17 +96,12 @@ class KeyLog:
         at = bisect_right(self._covered, (offset, float("inf"))) - 1
         return at >= 0 and offset < self._covered[at][1]
 
-    def reader_of(self, offset: int, value: str) -> int | None:
-        """Return the operation that first read this value at this offset, or, where others read another one
-        there, that was told so."""
-        if self.read.get(offset) == value:
-            return self.first_read[offset]
-        return self.rivals.get(offset, {}).get(value)
-
     def told_by(self, offset: int, value: str) -> int:
         """Return the operation that first told of this value at this offset."""
-        reader = self.reader_of(offset, value)
-        return self.sent[value] if reader is None else reader
+        if self.read.get(offset) == value:
+            return self.first_read[offset]
+        rival = self.rivals.get(offset, {}).get(value)
+        return self.sent[value] if rival is None else rival
 
     def read_between(self, start: int, end: int, *, limit: int) -> tuple[int, list[int]]:
         """Return how many offsets in [start, end) a client ever read, and the first `limit` of them."""

@@ -117,7 +117,8 @@ def check_transactions(
         if index.operations[transaction.end].type is Outcome.INFO:
             severity = Severity.COUNTED if transaction.name in transactions.exposed else Severity.BAD
             _check_torn(index, transaction, options, severity, findings)
-        _check_halves(index, transaction, options, findings)
+        if options.unclean and index.has_final_read:
+            _check_halves(index, transaction, options, findings)
     _check_early(index, transactions, writers, findings)
     _check_circles(index, transactions, writers, findings)
 
@@ -165,7 +166,7 @@ def _check_halves(index: Index, transaction: Transaction, options: CheckOptions,
             values.setdefault(key, []).extend(value for _, value in index.operations[number].items)
     for key, sent in values.items():
         gone = [value for value in sent if value not in index.logs[key].final_values]
-        if index.has_final_read and 0 < len(gone) < len(sent):
+        if 0 < len(gone) < len(sent):
             findings.add(
                 Kind.TORN_TRANSACTION,
                 f"{len(gone)} of the {len(sent)} records that {transaction.name} wrote to {show_key(key)} "
@@ -183,12 +184,10 @@ def _check_early(
     early: dict[tuple[Key, str], int] = {}
     for (key, value), name in writers.items():
         log, end = index.logs[key], index.operations[transactions.by_name[name].end]
-        reader = log.reader_of(log.places.get(value, NO_OFFSET), value)
-        if end.type is Outcome.FAIL or reader is None:
-            continue
-        read = index.operations[reader]
-        if read.f is Function.POLL and read.t_return_ns < end.t_invoke_ns:
-            early[key, value] = reader
+        told = log.told_by(log.places.get(value, NO_OFFSET), value)
+        by = index.operations[told]
+        if end.type is not Outcome.FAIL and by.f is Function.POLL and by.t_return_ns < end.t_invoke_ns:
+            early[key, value] = told
     for transaction in transactions.by_name.values():
         for number in transaction.polls:
             operation = index.operations[number]

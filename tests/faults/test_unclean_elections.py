@@ -18,16 +18,16 @@ from dataplane.storage.divergent import list_copies
 from dataplane.storage.log_dir import DIVERGENT
 from localcluster.cluster import LocalCluster
 from localcluster.load import read_everything
+from tests.faults.jepsen2013.schedule import UNSAFE_CONFIGS
 from tests.kit.dataplane.divergent_copies import read_copy
 
 pytestmark = [pytest.mark.timeout(300)]
 
 TOPIC = "clicks"
-AVAILABLE_AT_ANY_PRICE = {"min.insync.replicas": "1", "unclean.leader.election.enable": "true"}
 
 
 def test_an_isolated_leader_that_acknowledged_alone_loses_its_records_visibly(cluster: LocalCluster) -> None:
-    cluster.create_topic(TOPIC, replication_factor=3, configs=AVAILABLE_AT_ANY_PRICE)
+    cluster.create_topic(TOPIC, replication_factor=3, configs=dict(UNSAFE_CONFIGS))
     isolated = cluster.leader(TOPIC, 0)
     others = [broker_id for broker_id in cluster.brokers if broker_id != isolated]
     with ExitStack() as mending:

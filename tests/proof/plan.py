@@ -95,12 +95,22 @@ def steps(profile: Profile, first_seed: int, *, jobs: int, turn: int | None = No
             waits=family not in MEASURED,
         )
 
-    unclean = step(
-        "transactions where leaders are elected uncleanly, on real processes",
-        f"tests.faults.nemesis --transactions --unclean --minutes {12 if is_full else 2} --seed {first}",
-        "tier-c-unclean",
-        minutes_max=90 if is_full else 15,
-    )
+    def of_nemesis(title: str, flags: str, part: str) -> Step:
+        return step(
+            title,
+            f"tests.faults.nemesis {flags} --minutes {12 if is_full else 2} --seed {first}",
+            part,
+            minutes_max=90 if is_full else 15,
+        )
+
+    in_turns = [
+        *map(on_real_processes, sorted(ON_REAL_PROCESSES, key=MEASURED.__contains__)),
+        of_nemesis(
+            "transactions where leaders are elected uncleanly, on real processes",
+            "--transactions --unclean",
+            "tier-c-unclean",
+        ),
+    ]
     planned = [
         step(
             "simulation, the cores on an event heap",
@@ -180,20 +190,12 @@ def steps(profile: Profile, first_seed: int, *, jobs: int, turn: int | None = No
             minutes_max=60 if is_full else 6,
             waits=True,
         ),
-        *of_turn(
-            [*map(on_real_processes, sorted(ON_REAL_PROCESSES, key=MEASURED.__contains__)), unclean], turn
-        ),
-        step(
-            "faults on real processes",
-            f"tests.faults.nemesis --minutes {12 if is_full else 2} --seed {first}",
-            "tier-c",
-            minutes_max=90 if is_full else 15,
-        ),
-        step(
+        *of_turn(in_turns, turn),
+        of_nemesis("faults on real processes", "", "tier-c"),
+        of_nemesis(
             "transactions of stock clients under faults, on real processes",
-            f"tests.faults.nemesis --transactions --minutes {12 if is_full else 2} --seed {first}",
+            "--transactions",
             "tier-c-transactions",
-            minutes_max=90 if is_full else 15,
         ),
         step(
             "each order billed once and no money missing, on real processes",

@@ -7,10 +7,11 @@ and then nobody could tell an election's losses from ours.
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
 
 from tests.faults.hosts.cluster import broker_host
 from tests.faults.nemesis.arena import Arena, Ongoing
-from tests.faults.nemesis.kinds import Kind, start
+from tests.faults.nemesis.kinds import Kind, down
 
 ALONE_SECONDS_MAX = 30.0
 """Followers leave the in-sync set after replica.lag.time.max.ms, when a controller is there to be told."""
@@ -22,26 +23,20 @@ def kill_lonely_leader(arena: Arena) -> Ongoing | None:
     """A leader's followers stand still until it is in sync alone; a while later it is killed, and they go on.
     One of them leads then, without what the dead one acknowledged alone."""
     views = None if arena.ongoing else arena.views()
-    led = [view for view in views or () if view.leader is not None]
+    led = [(view, view.leader) for view in views or () if view.leader is not None]
     if not led:
         return None
-    view = arena.rng.choice(led)
-    leader = broker_host(view.leader or 0)
-    followers = [broker_host(broker_id) for broker_id in view.replicas if broker_id != view.leader]
-    paused = [arena.cluster.process_on(host) for host in followers]
-    for process in paused:
-        process.pause()
-    try:
+    view, leader = arena.rng.choice(led)
+    with ExitStack() as going_on:
+        for broker_id in set(view.replicas) - {leader}:
+            process = arena.cluster.brokers[broker_id].process
+            process.pause()
+            going_on.callback(process.resume)
         deadline = time.monotonic() + ALONE_SECONDS_MAX
         while time.monotonic() < deadline and not _is_alone(arena, view.partition):
             time.sleep(POLL_SECONDS)
         time.sleep(ALONE_FOR_SECONDS)
-        arena.cluster.process_on(leader).kill()
-    finally:
-        for process in paused:
-            process.resume()
-    note = f"kill-lonely-leader {leader} of {view.partition}, without {', '.join(followers)}"
-    return Ongoing("kill-lonely-leader", (leader,), note, lambda: start(arena, leader))
+        return down(arena, "kill-lonely-leader", broker_host(leader))
 
 
 def _is_alone(arena: Arena, partition: int) -> bool:

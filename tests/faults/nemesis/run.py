@@ -6,7 +6,7 @@ import random
 import shutil
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,6 +23,7 @@ from tests.checker.history import Function, History, Key, Operation, Outcome, wr
 from tests.checker.options import CheckOptions
 from tests.checker.verdict import Verdict
 from tests.faults.hosts.cluster import HostCluster
+from tests.faults.jepsen2013.schedule import UNSAFE_CONFIGS
 from tests.faults.nemesis.arena import COPIES, Arena, is_whole
 from tests.faults.nemesis.disks import dump_replicas
 from tests.faults.nemesis.figures import (
@@ -42,7 +43,6 @@ from tests.proof.part import Part
 BROKERS, CONTROLLERS, ZOOKEEPERS = 5, 2, 3
 TOPIC, PARTITIONS = "ledger", 6
 TOPIC_CONFIG = {"min.insync.replicas": "2"}
-AVAILABLE_AT_ANY_PRICE = {"min.insync.replicas": "1", "unclean.leader.election.enable": "true"}
 BROKER_CONFIG = {
     "replica.lag.time.max.ms": "5000",
     "log.segment.bytes": str(512 * 1024),  # Rolls, and with them snapshots and syncs, every few seconds.
@@ -63,17 +63,14 @@ HISTORY_FILE = "history.jsonl"
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """What clients do, on which cluster. part: what its figures are called."""
+    """What clients do, on which cluster. part: what its figures are called. is_unclean: the topic prefers
+    availability to its records."""
 
     part: str
     clients: Sequence[Client]
     coordinators: int = 0
     options: CheckOptions = field(default_factory=CheckOptions)
-    topic_config: Mapping[str, str] = field(default_factory=lambda: TOPIC_CONFIG)
-
-    @property
-    def is_unclean(self) -> bool:
-        return self.topic_config is AVAILABLE_AT_ANY_PRICE
+    is_unclean: bool = False
 
 
 RECORDS = Workload("tier-c", CLIENTS)
@@ -86,7 +83,7 @@ def transactions(kafka_home: Path | None, *, unclean: bool) -> Workload:
         coordinators=2,
         # librdkafka speaks no other version than the first.
         options=CheckOptions(version_1=True, version_2=(VERSION_2,)),
-        topic_config=AVAILABLE_AT_ANY_PRICE if unclean else TOPIC_CONFIG,
+        is_unclean=unclean,
     )
 
 
@@ -130,9 +127,8 @@ def run(
     )
     with cluster:
         cluster.form()
-        cluster.create_topic(
-            TOPIC, partitions=PARTITIONS, replication_factor=COPIES, configs=workload.topic_config
-        )
+        configs = dict(UNSAFE_CONFIGS) if workload.is_unclean else TOPIC_CONFIG
+        cluster.create_topic(TOPIC, partitions=PARTITIONS, replication_factor=COPIES, configs=configs)
         load = Load(
             directory=directory,
             bootstrap_servers=cluster.bootstrap_servers,
