@@ -29,6 +29,17 @@ LOG_FORMATS: Final = ("text", "json")
 #: What every line has; a call gives its fields other names.
 LINE_NAMES: Final = ("time", "level", "logger", "event", "traceback")
 
+#: From which level on a library may speak. kazoo says at INFO what we say ourselves, and at WARNING what a
+#: lost connection is.
+QUIET_LIBRARIES: Final[Mapping[str, int]] = MappingProxyType(
+    {
+        "kazoo": logging.ERROR,
+        "alembic": logging.WARNING,
+        "httptools": logging.WARNING,
+        "httpx": logging.WARNING,
+    }
+)
+
 #: The fields at the end of a call's text.
 _FIELDS = re.compile(r"(?:(?:^| )[a-z][a-z0-9_.]*=%[sdr])+$")
 _FIELD_NAME = re.compile(r"([a-z][a-z0-9_.]*)=%[sdr]")
@@ -59,10 +70,10 @@ def configure_logging(level: str, log_format: str = "text") -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
-    # kazoo says at INFO what we say ourselves, and at WARNING what a lost connection is.
-    logging.getLogger("kazoo").setLevel(logging.ERROR if level != "debug" else logging.DEBUG)
-    for library in ("alembic", "httptools", "httpx"):
-        logging.getLogger(library).setLevel(logging.WARNING)
+    for library, quietest in QUIET_LIBRARIES.items():
+        logging.getLogger(library).setLevel(quietest)
+    if level == "debug":
+        logging.getLogger("kazoo").setLevel(logging.DEBUG)
     logging.captureWarnings(True)
     sys.excepthook = _log_last_words
 

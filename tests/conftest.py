@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import sys
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +20,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from localcluster.cluster import LocalCluster
+from springtide.log_lines import QUIET_LIBRARIES
 
 pytest.register_assert_rewrite("tests.kit")
 
@@ -63,12 +65,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture(autouse=True)
 def logging_as_before() -> Iterator[None]:
     """Undo what a command that ran in this process did to logging: later tests would log to a closed
-    stream, and each of their log lines would be a traceback."""
+    stream, each of their log lines would be a traceback, and a quiet library would stay quiet for them."""
     root = logging.getLogger()
-    level, handlers = root.level, list(root.handlers)
+    handlers, excepthook = list(root.handlers), sys.excepthook
+    levels = [(logger, logger.level) for logger in map(logging.getLogger, (None, *QUIET_LIBRARIES))]
     yield
-    root.setLevel(level)
+    for logger, level in levels:
+        logger.setLevel(level)
     root.handlers[:] = handlers
+    sys.excepthook = excepthook
+    logging.captureWarnings(False)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
