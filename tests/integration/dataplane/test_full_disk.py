@@ -4,6 +4,7 @@ alarm says why, and it goes on by itself."""
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from typing import Any
 import confluent_kafka
 import pytest
 
+from dataplane.core.room import reserve_of
 from localcluster.cluster import LocalCluster
 from tests.kit.dataplane.clients_in_threads import TIMEOUT_S
 
@@ -22,6 +24,7 @@ ADMITTED_MIB, SMALL_MIB, LARGE_MIB = 2048, 64, 160
 """A broker with less than 1 GiB free is not admitted. A tmpfs takes only the memory that it needs."""
 VALUE_BYTES = 500_000
 VALUES = [number.to_bytes(4, "big") + os.urandom(VALUE_BYTES) for number in range(4)]
+RESERVE = re.compile(r"^springtide_log_dir_reserve_bytes (\S+)$", re.MULTILINE)
 COUNT = 200
 """About 95 MiB."""
 
@@ -65,6 +68,11 @@ def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
     with mounted(disk), LocalCluster(root, brokers=2) as running:
         running.form()
         resize(disk, SMALL_MIB)
+        # The broker counts what it writes from its last look on, and that one has to be at the small disk.
+        running.wait_until(
+            "broker 1 sees the small disk",
+            lambda: float(RESERVE.findall(running.brokers[1].metrics())[0]) == reserve_of(SMALL_MIB * 2**20),
+        )
         yield running
 
 
