@@ -28,8 +28,8 @@ ON_REAL_PROCESSES = {name: title for name, title in FAMILIES.items() if name not
 """What has a command of its own, with titles."""
 
 TURNS = 3
-"""A commit runs a third of the families and of the hunts for planted bugs, another one on each of three days:
-what they find seldom comes from one commit, and `make proof` runs all."""
+"""A commit runs a third of the families, of the hunts for planted bugs and of the proofs of transactions,
+another one on each of three days: what they find seldom comes from one commit, and `make proof` runs all."""
 
 WITH_LAST_RELEASE = {"family-mixed", "upgrade"}
 """Parts that need the last release's commit."""
@@ -103,12 +103,22 @@ def steps(profile: Profile, first_seed: int, *, jobs: int, turn: int | None = No
             minutes_max=90 if is_full else 15,
         )
 
-    in_turns = [
-        *map(on_real_processes, sorted(ON_REAL_PROCESSES, key=MEASURED.__contains__)),
+    of_transactions = [
         of_nemesis(
             "transactions where leaders are elected uncleanly, on real processes",
             "--transactions --unclean",
             "tier-c-unclean",
+        ),
+        of_nemesis(
+            "transactions of stock clients under faults, on real processes",
+            "--transactions",
+            "tier-c-transactions",
+        ),
+        step(
+            "each order billed once and no money missing, on real processes",
+            f"tests.faults.exactly_once --size {'full' if is_full else 'ci'}",
+            "real-exactly_once",
+            minutes_max=60 if is_full else 6,
         ),
     ]
     planned = [
@@ -190,19 +200,9 @@ def steps(profile: Profile, first_seed: int, *, jobs: int, turn: int | None = No
             minutes_max=60 if is_full else 6,
             waits=True,
         ),
-        *of_turn(in_turns, turn),
+        *of_turn(list(map(on_real_processes, sorted(ON_REAL_PROCESSES, key=MEASURED.__contains__))), turn),
         of_nemesis("faults on real processes", "", "tier-c"),
-        of_nemesis(
-            "transactions of stock clients under faults, on real processes",
-            "--transactions",
-            "tier-c-transactions",
-        ),
-        step(
-            "each order billed once and no money missing, on real processes",
-            f"tests.faults.exactly_once --size {'full' if is_full else 'ci'}",
-            "real-exactly_once",
-            minutes_max=60 if is_full else 6,
-        ),
+        *of_turn(of_transactions, turn),
         step(
             "a consumer group of stock clients, on real processes",
             f"tests.faults.groups --size {'full' if is_full else 'ci'}",
