@@ -23,22 +23,20 @@ _NAME = argument("name", metavar="NAME", help="the setting's name, such as min.i
 
 
 def _holder(options: Namespace) -> tuple[object, ...]:
-    group = getattr(options, "group", None)
-    whose = [
-        names
-        for names, is_given in (
-            (("topics", options.topic), options.topic is not None),
-            (("brokers", options.broker), options.broker is not None),
-            ((), group is not None),
-            ((), options.defaults),
-        )
-        if is_given
-    ]
+    has_groups = hasattr(options, "group")
+    whose: list[tuple[object, ...]] = []
+    if options.topic is not None:
+        whose.append(("topics", options.topic, "configs"))
+    if options.broker is not None:
+        whose.append(("brokers", options.broker, "configs"))
+    if has_groups and options.group is not None:
+        whose.append(("group-configs", options.group))
+    if options.defaults:
+        whose.append(("configs",))
     if len(whose) != 1:
-        raise UsageError("say whose settings: one of --topic, --broker and --defaults")
-    if group is not None:
-        return ("clusters", options.cluster, "group-configs", group)
-    return ("clusters", options.cluster, *whose[0], "configs")
+        groups = ", --group" if has_groups else ""
+        raise UsageError(f"say whose settings: one of --topic, --broker{groups} and --defaults")
+    return ("clusters", options.cluster, *whose[0])
 
 
 def _alter(options: Namespace) -> Call:
