@@ -23,7 +23,7 @@ COPY pipeline pipeline
 COPY pyspark_springtide pyspark_springtide
 RUN pip --python /opt/springtide install --no-cache-dir --no-deps --no-build-isolation . \
     && pip --python /opt/springtide uninstall --yes setuptools \
-    && /opt/springtide/bin/python -P -c 'import springtide.native._records'
+    && /opt/springtide/bin/python -P -c 'import springtide.native._records, springtide.native._requests'
 
 FROM python:3.13.16-slim-trixie
 # Nothing is installed in a container. A number and no name: Kubernetes can't tell whether a name is root.

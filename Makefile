@@ -164,7 +164,7 @@ deb: $(INSTALLED) release-tools ## a Debian package of dist/'s wheel, tried in a
 	@packaging/deb/make $(BIN)/python
 	@if [ "$$(id -u)" -eq 0 ]; then packaging/deb/try dist/*.deb; else echo "not tried: that needs root"; fi
 
-$(INSTALLED): pyproject.toml requirements.lock requirements-dev.lock springtide/native/_records.c
+$(INSTALLED): pyproject.toml requirements.lock requirements-dev.lock $(wildcard springtide/native/*.c)
 	@if [ -z "$(PYTHON)" ] || ! "$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then \
 	    echo "Python 3.11 or newer is needed; PYTHON=/path/to/python3.11 make ... chooses one"; exit 1; fi
 	@echo "installing into $(VENV): about 750 MB to download, most of it PySpark, whose jars include ZooKeeper; once, a few minutes"

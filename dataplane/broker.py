@@ -363,7 +363,7 @@ class StorageBroker:
         yield from self.replicas.collect(parked=self._verification.parked, now_ms=self._ports.clock.mono_ms())
         yield gauge(
             "springtide_native_records",
-            "1 if C walks the records of produced batches, 0 if Python does, which takes longer",
+            "1 if C walks produced records and reads usual requests, 0 if Python does, which takes longer",
             int(implementation_in_use() == "native"),
         )
         yield gauge(

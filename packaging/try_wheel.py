@@ -102,7 +102,9 @@ def try_programs(tried: Tried, version: str) -> None:
         told = tried.program(program, "--version")
         if version not in told:
             raise TryFailed(f"{program} --version says {told!r}, not {version}")
-    tried.run(str(tried.programs / "python"), "-c", "import springtide.native._records")
+    tried.run(
+        str(tried.programs / "python"), "-c", "import springtide.native._records, springtide.native._requests"
+    )
 
 
 def try_cluster(tried: Tried, *, with_spark: bool, say: Say) -> None:

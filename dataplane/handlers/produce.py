@@ -40,7 +40,7 @@ from springtide.wire.produce import (
     encode_produce_frame,
     encode_produce_response,
 )
-from springtide.wire.produced_records import check_produced_records
+from springtide.wire.produced_records import check_produced_records, plain_batch_header
 from springtide.wire.record_batch import HEADER_BYTES, BatchHeader, check_produced_batch, decode_header
 from springtide.wire.refused_records import RefusedRecords, refused_records
 
@@ -165,24 +165,33 @@ def _produce_partition(
         produces.on_appended(waiter, AppendResult(error=_error_of_unhosted(context, topic, partition)))
         return
     size = len(records)
-    header = decode_header(records) if size >= HEADER_BYTES else None
-    error = check_produced_batch(
+    error = ErrorCode.NONE
+    header = plain_batch_header(
         records,
         max_message_bytes=hosted.max_message_bytes,
-        header=header,
-        is_zstd_allowed=request.api_version >= ZSTD_SINCE,
-        is_transactional_allowed=txn is not None,
+        needs_keys=hosted.needs_keys,
+        timestamp_ms_min=hosted.timestamp_ms_min(wall_ms),
+        timestamp_ms_max=hosted.timestamp_ms_max(wall_ms),
     )
-    if error is ErrorCode.NONE and header is not None:
-        error, header, records = check_produced_records(
+    if header is None:
+        header = decode_header(records) if size >= HEADER_BYTES else None
+        error = check_produced_batch(
             records,
-            header,
-            decompressed_bytes_max=hosted.max_message_bytes * DECOMPRESSED_FACTOR_MAX,
-            needs_keys=hosted.needs_keys,
-            is_append_time=hosted.is_append_time,
-            timestamp_ms_min=hosted.timestamp_ms_min(wall_ms),
-            timestamp_ms_max=hosted.timestamp_ms_max(wall_ms),
+            max_message_bytes=hosted.max_message_bytes,
+            header=header,
+            is_zstd_allowed=request.api_version >= ZSTD_SINCE,
+            is_transactional_allowed=txn is not None,
         )
+        if error is ErrorCode.NONE and header is not None:
+            error, header, records = check_produced_records(
+                records,
+                header,
+                decompressed_bytes_max=hosted.max_message_bytes * DECOMPRESSED_FACTOR_MAX,
+                needs_keys=hosted.needs_keys,
+                is_append_time=hosted.is_append_time,
+                timestamp_ms_min=hosted.timestamp_ms_min(wall_ms),
+                timestamp_ms_max=hosted.timestamp_ms_max(wall_ms),
+            )
     if error is ErrorCode.NONE and size > hosted.segment_bytes:
         error = ErrorCode.RECORD_LIST_TOO_LARGE
     if error is not ErrorCode.NONE or header is None:

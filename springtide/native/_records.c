@@ -1,5 +1,6 @@
 /* Walks the records of one batch: springtide/wire/record_walk.py says what a sound batch is, and this file
- * answers as it does, for any bytes (tests/unit/springtide/native). Functions on bytes only: nothing here holds state,
+ * answers as it does, for any bytes (tests/unit/springtide/native). Beside it the whole check of a plain batch, which
+ * springtide/wire/shortcuts.py asks for. Functions on bytes only: nothing here holds state,
  * calls back, decides, or gives the interpreter's lock away while it reads. No read passes `end`, and a pointer never goes
  * beyond it: each length is compared with the bytes that are left before it is added.
  *
@@ -14,6 +15,13 @@
 #define VARINT_BYTES_MAX 5
 #define VARLONG_BYTES_MAX 10
 #define NULL_LENGTH (-1)
+
+#define BATCH_HEADER_BYTES 61 /* springtide/wire/record_batch.py has the layout */
+#define LENGTH_FIELD_END 12
+#define MAGIC 2
+#define RECORDS_MAX 1000000
+#define NO_TIMESTAMP (-1)
+#define NO_PRODUCER_ID (-1)
 
 typedef struct {
     const uint8_t *next;
@@ -164,9 +172,107 @@ walk_records(PyObject *module, PyObject *const *arguments, Py_ssize_t argument_c
                          (long long)walk.max_timestamp_delta, (long long)walk.max_timestamp_offset_delta);
 }
 
+static inline int16_t
+int16_at(const uint8_t *at)
+{
+    return (int16_t)((uint16_t)at[0] << 8 | at[1]);
+}
+
+static inline int32_t
+int32_at(const uint8_t *at)
+{
+    return (int32_t)((uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3]);
+}
+
+static inline int64_t
+int64_at(const uint8_t *at)
+{
+    return (int64_t)((uint64_t)(uint32_t)int32_at(at) << 32 | (uint32_t)int32_at(at + 4));
+}
+
+/* Read a bound. None has none, and so has what exceeds 64 bits: `is_beyond` then says that the reference has to judge. */
+static inline int
+read_bound(PyObject *bound, int64_t otherwise, int64_t *value, int *is_beyond)
+{
+    *value = otherwise;
+    if (bound == Py_None) {
+        return 0;
+    }
+    int overflow;
+    *value = PyLong_AsLongLongAndOverflow(bound, &overflow);
+    *is_beyond |= overflow != 0;
+    return *value == -1 && PyErr_Occurred() ? -1 : 0;
+}
+
+/* Return whether a batch that is `size` bytes long, at least a header's, passes all checks but that of its CRC. */
+static int
+is_plain(const uint8_t *at, Py_ssize_t size, int needs_keys, int64_t timestamp_min, int64_t timestamp_max)
+{
+    int64_t base_timestamp = int64_at(at + 27), producer_id = int64_at(at + 43);
+    int32_t record_count = int32_at(at + 57);
+    if (int64_at(at) != 0 || (int64_t)int32_at(at + 8) + LENGTH_FIELD_END != size || at[16] != MAGIC
+        || int16_at(at + 21) != 0 || record_count > RECORDS_MAX
+        || (int64_t)int32_at(at + 23) + 1 != record_count) {
+        return 0;
+    }
+    if (producer_id != NO_PRODUCER_ID
+        && (producer_id < 0 || int16_at(at + 51) < 0 || int32_at(at + 53) < 0)) {
+        return 0;
+    }
+    Walk walk;
+    int64_t least, most;
+    return walk_batch((Span){at + BATCH_HEADER_BYTES, at + size}, record_count, needs_keys, &walk)
+           && !__builtin_add_overflow(base_timestamp, walk.min_timestamp_delta, &least)
+           && !__builtin_add_overflow(base_timestamp, walk.max_timestamp_delta, &most)
+           && (least >= timestamp_min || (least == NO_TIMESTAMP && most == NO_TIMESTAMP)) && most <= timestamp_max
+           && (most > NO_TIMESTAMP ? most : NO_TIMESTAMP) == int64_at(at + 35);
+}
+
+static PyObject *
+plain_batch(PyObject *module, PyObject *const *arguments, Py_ssize_t argument_count)
+{
+    (void)module;
+    if (argument_count != 5) {
+        PyErr_SetString(PyExc_TypeError, "plain_batch takes a batch, its bound, whether keys are needed, and two times");
+        return NULL;
+    }
+    int64_t bytes_max, timestamp_min, timestamp_max;
+    int is_beyond = 0, needs_keys = PyObject_IsTrue(arguments[2]);
+    if (needs_keys < 0 || read_bound(arguments[1], INT64_MAX, &bytes_max, &is_beyond) < 0
+        || read_bound(arguments[3], INT64_MIN, &timestamp_min, &is_beyond) < 0
+        || read_bound(arguments[4], INT64_MAX, &timestamp_max, &is_beyond) < 0) {
+        return NULL;
+    }
+    Py_buffer batch;
+    if (PyObject_GetBuffer(arguments[0], &batch, PyBUF_SIMPLE) < 0) {
+        return NULL;
+    }
+    PyObject *header = NULL;
+    const uint8_t *at = batch.buf;
+    if (!is_beyond && batch.len >= BATCH_HEADER_BYTES && batch.len <= bytes_max
+        && is_plain(at, batch.len, needs_keys, timestamp_min, timestamp_max)) {
+        header = Py_BuildValue("(LiiiIiiLLLiii)", (long long)int64_at(at), (int)int32_at(at + 8),
+                               (int)int32_at(at + 12), MAGIC, (unsigned int)int32_at(at + 17), 0,
+                               (int)int32_at(at + 23), (long long)int64_at(at + 27), (long long)int64_at(at + 35),
+                               (long long)int64_at(at + 43), (int)int16_at(at + 51), (int)int32_at(at + 53),
+                               (int)int32_at(at + 57));
+        if (header == NULL) {
+            PyBuffer_Release(&batch);
+            return NULL;
+        }
+    }
+    PyBuffer_Release(&batch);
+    if (header == NULL) {
+        Py_RETURN_NONE;
+    }
+    return header;
+}
+
 static PyMethodDef methods[] = {
     {"walk_records", (PyCFunction)(void (*)(void))walk_records, METH_FASTCALL,
      "walk_records(payload, record_count, needs_keys): see springtide.wire.record_walk"},
+    {"plain_batch", (PyCFunction)(void (*)(void))plain_batch, METH_FASTCALL,
+     "plain_batch(batch, bytes_max, needs_keys, timestamp_ms_min, timestamp_ms_max): see springtide.wire.shortcuts"},
     {NULL, NULL, 0, NULL},
 };
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
+from . import shortcuts
 from .apis import APIS, UnsupportedApi, response_header_version
 from .compression import Buffer
 from .primitives import MALFORMED_CAUSES, MalformedRequest, Reader, write_string
@@ -35,6 +36,9 @@ def decode_request_header(frame: Buffer) -> RequestHeader:
     Any correlation id is accepted and echoed. The client id keeps its old form (int16 length) even in
     flexible headers, so that an ApiVersions request of a future version can be read.
     """
+    usual = shortcuts.request_header(frame)
+    if usual is not None:
+        return tuple.__new__(RequestHeader, usual)
     try:
         api_key, api_version, correlation_id, client_id_bytes = _FIXED.unpack_from(frame)
         spec = APIS.get(api_key)

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from . import shortcuts
 from .apis import ApiKey, response_header_version
 from .compression import Buffer
 from .fetch_request import TOPIC_ID_BYTES, Topic
@@ -97,6 +98,9 @@ def decode_produce_request(
     api_version: int, frame: Buffer, position: int, *, on_rest: OnRest | None = None
 ) -> ProduceRequest:
     """Return the request whose body is `frame` from `position` on. Raise MalformedRequest, nothing else."""
+    usual = shortcuts.produce_request(api_version, frame, position)
+    if usual is not None:
+        return tuple.__new__(ProduceRequest, usual)
     try:
         if api_version >= FLEXIBLE_SINCE:
             request = _read_single(memoryview(frame), position, api_version)

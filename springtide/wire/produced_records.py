@@ -10,10 +10,19 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from . import record_walk
+from crc32c import crc32c
+
+from . import record_walk, shortcuts
 from .compression import CorruptCompressedData, DecompressedTooLarge
 from .errors import ErrorCode
-from .record_batch import ATTRIBUTE_APPEND_TIME, HEADER_BYTES, NO_TIMESTAMP, BatchHeader, decode_header
+from .record_batch import (
+    ATTRIBUTE_APPEND_TIME,
+    CRC_START,
+    HEADER_BYTES,
+    NO_TIMESTAMP,
+    BatchHeader,
+    decode_header,
+)
 from .records import open_payload, seal_batch
 
 RECORDS_MAX = 1_000_000
@@ -29,6 +38,22 @@ class CheckedBatch(NamedTuple):
     error: ErrorCode
     header: BatchHeader
     batch: memoryview
+
+
+def plain_batch_header(
+    batch: memoryview,
+    *,
+    max_message_bytes: int,
+    needs_keys: bool,
+    timestamp_ms_min: int | None,
+    timestamp_ms_max: int | None,
+) -> BatchHeader | None:
+    """Return the header of a batch that check_produced_batch and check_produced_records would pass as it is;
+    None where they have to judge it."""
+    fields = shortcuts.plain_batch(batch, max_message_bytes, needs_keys, timestamp_ms_min, timestamp_ms_max)
+    if fields is None or crc32c(batch[CRC_START:]) != fields[4]:
+        return None
+    return tuple.__new__(BatchHeader, fields)
 
 
 def check_produced_records(

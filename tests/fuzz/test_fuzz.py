@@ -23,6 +23,6 @@ def test_a_walk_over_records_that_is_not_the_references_is_found(monkeypatch: py
     def without_keys(payload: Buffer, record_count: int, needs_keys: bool) -> RecordWalk:
         return walk_records_in_python(payload, record_count, False)
 
-    monkeypatch.setattr(wire, "CHOSEN_WALK", without_keys)
+    monkeypatch.setattr(wire, "CHOSEN", wire.CHOSEN._replace(walk_records=without_keys))
     with pytest.raises(AssertionError):
         wire.check_batch(wire.batches()[0])

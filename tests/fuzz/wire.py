@@ -42,30 +42,35 @@ DECOMPRESSED_BYTES_MAX = 64 * 1024
 COMPRESSED_AS_IS = 8
 BATCH_AS_IS = 16
 NEEDS_KEYS = 32
-CHOSEN_WALK = choose_implementation({}).walk_records
+CHOSEN = choose_implementation({})
 """In C where it was built; where not, it is compared with itself."""
 
 
 def decode_request(data: bytes) -> bool:
     """Decode one frame. Its first two bytes choose the API and the version; the last choice leaves both to
-    the frame."""
+    the frame. Shortcuts answer as the decoders do, or not at all."""
     if len(data) < _SELECTOR.size:
         return False
     choice = _SELECTOR.unpack_from(data)[0] % (len(SPOKEN) + 1)
     frame = data[_SELECTOR.size :]
     if choice < len(SPOKEN):
         frame = _API.pack(*SPOKEN[choice]) + frame
+    usual = CHOSEN.shortcuts.request_header(frame)
     try:
         header = decode_request_header(frame)
+        assert usual in (None, header)
+        usual = None
         version, position = header.api_version, header.body_position
         match header.api_key:
             case ApiKey.PRODUCE:
-                decode_produce_request(version, frame, position)
+                usual = CHOSEN.shortcuts.produce_request(version, frame, position)
+                assert usual in (None, decode_produce_request(version, frame, position))
             case ApiKey.FETCH:
                 decode_fetch_request(version, frame, position)
             case api_key:
                 decode(request_type(api_key, version), frame, position)
     except (MalformedRequest, UnsupportedApi):
+        assert usual is None
         return False
     return True
 
@@ -99,14 +104,18 @@ def check_batch(data: bytes) -> bool:
         return False
     cap = DECOMPRESSED_BYTES_MAX
     needs_keys = bool(flags & NEEDS_KEYS)
-    error = check_produced_records(view, header, decompressed_bytes_max=cap, needs_keys=needs_keys).error
+    error, checked, _ = check_produced_records(
+        view, header, decompressed_bytes_max=cap, needs_keys=needs_keys
+    )
+    plain = CHOSEN.shortcuts.plain_batch(view, 1024 * 1024, needs_keys, None, None)
+    assert plain is None or (error is ErrorCode.NONE and checked is header and plain == header)
     with suppress(CorruptBatch):
         list(iter_records(view, decompressed_bytes_max=cap))
     with suppress(CorruptBatch):
         payload = read_payload(view, header, bytes_max=cap)
         for is_asked in (False, True):
             reference = walk_records_in_python(payload, header.record_count, is_asked)
-            assert CHOSEN_WALK(payload, header.record_count, is_asked) == reference
+            assert CHOSEN.walk_records(payload, header.record_count, is_asked) == reference
         read_spans(payload, header)
     return error is ErrorCode.NONE
 

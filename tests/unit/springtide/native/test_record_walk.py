@@ -4,17 +4,10 @@ from __future__ import annotations
 
 import ast
 import base64
-import importlib.util
-import os
-import shutil
-import subprocess
 import sys
-import sysconfig
 from contextlib import suppress
-from importlib.machinery import ExtensionFileLoader
 from itertools import product
 from pathlib import Path
-from typing import cast
 
 import pytest
 from hypothesis import given
@@ -29,26 +22,19 @@ from springtide.native.record_walk import (
     implementation_in_use,
     use,
 )
-from springtide.wire import record_walk
+from springtide.wire import record_walk, shortcuts
 from springtide.wire.compression import Compression, CorruptCompressedData, DecompressedTooLarge, decompress
+from springtide.wire.headers import decode_request_header
 from springtide.wire.record_batch import HEADER_BYTES
 from springtide.wire.record_walk import RecordWalk, walk_records_in_python
 from springtide.wire.records import NewRecord, encode_batch
-from tests.kit.springtide.record_payloads import Walk, first_difference
+from springtide.wire.shortcuts import NO_SHORTCUTS, Shortcuts
+from tests.kit.springtide.native_build import CHOSEN, built_with, needs_compiler, needs_native
+from tests.kit.springtide.record_payloads import first_difference
 
 ROOT = Path(__file__).parents[4]
-SOURCE = ROOT / "springtide/native/_records.c"
 CORPUS = ROOT / "tests/fuzz/corpus/batch.txt"
-CHOSEN = choose_implementation({})
-COMPILER = shutil.which("cc")
 CASES = 5_000
-
-needs_native = pytest.mark.skipif(
-    CHOSEN.name == "python" and not os.environ.get("CI_REQUIRED"), reason="the native part was not built"
-)
-needs_compiler = pytest.mark.skipif(
-    COMPILER is None and not os.environ.get("CI_REQUIRED"), reason="there is no C compiler"
-)
 
 
 def payload_of(records: list[NewRecord]) -> bytes:
@@ -158,46 +144,42 @@ PLANTED = {
 @needs_compiler
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_planted_difference_is_found(name: str, tmp_path: Path) -> None:
-    found, planted = PLANTED[name]
-    source = SOURCE.read_text(encoding="utf-8")
-    assert found in source
-    changed = compiled(source.replace(found, planted), tmp_path)
-    assert first_difference(changed, walk_records_in_python, cases=CASES) is not None
-
-
-def compiled(source: str, folder: Path) -> Walk:
-    assert COMPILER is not None, "there is no C compiler, and CI must not skip this"
-    file, library = folder / "_records.c", folder / "_records.so"
-    file.write_text(source, encoding="utf-8")
-    headers = f"-I{sysconfig.get_path('include')}"
-    subprocess.run([COMPILER, "-shared", "-fPIC", "-w", headers, str(file), "-o", str(library)], check=True)
-    loader = ExtensionFileLoader("_records", str(library))
-    spec = importlib.util.spec_from_file_location("_records", library, loader=loader)
-    assert spec is not None
-    module = importlib.util.module_from_spec(spec)
-    loader.exec_module(module)
-    return cast("Walk", module.walk_records)
+    changed = built_with("_records", *PLANTED[name], tmp_path)
+    assert first_difference(changed.walk_records, walk_records_in_python, cases=CASES) is not None
 
 
 def test_python_walks_where_it_is_asked_for() -> None:
     chosen = choose_implementation({NATIVE_VARIABLE: "off"})
-    assert chosen == ("python", walk_records_in_python, "SPRINGTIDE_NATIVE=off")
+    assert chosen == ("python", walk_records_in_python, "SPRINGTIDE_NATIVE=off", NO_SHORTCUTS)
 
 
-def test_python_walks_where_the_native_part_was_not_built(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(native, "_records", raising=False)
-    monkeypatch.setitem(sys.modules, "springtide.native._records", None)
+@pytest.mark.parametrize("missing", ["_records", "_requests"])
+def test_python_walks_where_the_native_part_was_not_built(
+    missing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(native, missing, raising=False)
+    monkeypatch.setitem(sys.modules, f"springtide.native.{missing}", None)
     chosen = choose_implementation({NATIVE_VARIABLE: "auto"})
     assert (chosen.name, chosen.walk_records) == ("python", walk_records_in_python)
-    assert "_records" in chosen.why
+    assert chosen.shortcuts is NO_SHORTCUTS
+    assert missing in chosen.why
 
 
 def test_a_process_walks_records_with_what_it_has_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(record_walk, "walk_records", walk_records_in_python)
+    for name in Shortcuts._fields:
+        monkeypatch.setattr(shortcuts, name, getattr(shortcuts, name))
     assert implementation_in_use() == "python"
-    native = Implementation("native", lambda *_: (0, 1, 2, 3), "it was built")
+    header = (0, 3, 1, "c", 11)
+    native = Implementation(
+        "native",
+        lambda *_: (0, 1, 2, 3),
+        "it was built",
+        NO_SHORTCUTS._replace(request_header=lambda _: header),
+    )
     use(native)
     assert implementation_in_use() == "native"
+    assert decode_request_header(b"") == header
     assert record_walk.walk_records(b"", 1, False) == (0, 1, 2, 3)
 
 

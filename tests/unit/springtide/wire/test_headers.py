@@ -30,6 +30,8 @@ from springtide.wire.headers import (
 from springtide.wire.primitives import MalformedRequest
 from tests.kit.springtide.wire_classes import request_of, response_of
 
+pytestmark = pytest.mark.usefixtures("both_ways")
+
 
 def test_the_table_agrees_with_the_definitions_on_header_versions() -> None:
     for spec in APIS.values():

@@ -30,6 +30,8 @@ from springtide.wire.produce import (
     encode_produce_response,
 )
 
+pytestmark = pytest.mark.usefixtures("both_ways")
+
 RandomMessage = Callable[[type[Any], random.Random], Any]
 VERSIONS = range(APIS[ApiKey.PRODUCE].served_since, APIS[ApiKey.PRODUCE].version_max + 1)
 MIB = 1024 * 1024

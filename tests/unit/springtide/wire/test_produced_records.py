@@ -9,7 +9,7 @@ import pytest
 
 from springtide.wire.compression import Compression
 from springtide.wire.errors import ErrorCode
-from springtide.wire.produced_records import check_produced_records, latest_record_ms
+from springtide.wire.produced_records import check_produced_records, latest_record_ms, plain_batch_header
 from springtide.wire.record_batch import (
     HEADER_BYTES,
     CorruptBatch,
@@ -19,6 +19,8 @@ from springtide.wire.record_batch import (
 )
 from springtide.wire.records import NewRecord, encode_batch, iter_records, seal_batch
 from tests.kit.springtide.poison import NOW_MS, POISON, of_payload, sized, varint
+
+pytestmark = pytest.mark.usefixtures("both_ways")
 
 DAY_MS = 86_400_000
 MIB = 1024 * 1024
@@ -36,7 +38,12 @@ def altered(
 def judge(batch: bytes, *, cap: int = MIB, **options: Any) -> ErrorCode:
     view = memoryview(batch)
     assert check_produced_batch(view, max_message_bytes=MIB) is ErrorCode.NONE, "the header passes for good"
-    return check_produced_records(view, decode_header(view), decompressed_bytes_max=cap, **options).error
+    checked = check_produced_records(view, decode_header(view), decompressed_bytes_max=cap, **options)
+    bounds = {name: options.get(name) for name in ("timestamp_ms_min", "timestamp_ms_max")}
+    needs_keys = options.get("needs_keys", False)
+    plain = plain_batch_header(view, max_message_bytes=MIB, needs_keys=needs_keys, **bounds)
+    assert plain is None or (checked.error, checked.header, checked.batch) == (ErrorCode.NONE, plain, view)
+    return checked.error
 
 
 @pytest.mark.parametrize(("batch", "code"), POISON.values(), ids=POISON)
