@@ -51,7 +51,7 @@ from springtide.wire.fetch_response import decode_fetch_frame, encode_fetch_fram
 from springtide.wire.framing import FileChunk, FrameReader, encode_response_frame
 from springtide.wire.headers import decode_request_header
 from springtide.wire.produce import ProduceOutcome, decode_produce_request, encode_produce_response
-from springtide.wire.produced_records import check_produced_records
+from springtide.wire.produced_records import check_produced_records, plain_batch_header
 from springtide.wire.record_batch import check_produced_batch, decode_header
 from springtide.wire.records import DECOMPRESSED_BYTES_MAX
 
@@ -225,15 +225,25 @@ class Round:
         request = decode_produce_request(header[1], frame, header[4])
         since = self._lap(DECODE, since)
         records = request.partitions[0][2]
-        batch_header = decode_header(records)
-        error = check_produced_batch(records, max_message_bytes=MESSAGE_BYTES_MAX, header=batch_header)
-        assert error is ErrorCode.NONE
-        checked = check_produced_records(records, batch_header, decompressed_bytes_max=DECOMPRESSED_BYTES_MAX)
-        assert checked.error is ErrorCode.NONE
+        batch_header = plain_batch_header(
+            records,
+            max_message_bytes=MESSAGE_BYTES_MAX,
+            needs_keys=False,
+            timestamp_ms_min=None,
+            timestamp_ms_max=None,
+        )
+        if batch_header is None:
+            batch_header = decode_header(records)
+            error = check_produced_batch(records, max_message_bytes=MESSAGE_BYTES_MAX, header=batch_header)
+            assert error is ErrorCode.NONE
+            checked = check_produced_records(
+                records, batch_header, decompressed_bytes_max=DECOMPRESSED_BYTES_MAX
+            )
+            assert checked.error is ErrorCode.NONE and checked.batch is records
         since = self._lap(CHECK, since)
         result, _ = self._leader.replica.role.append(
-            checked.header,
-            checked.batch,
+            batch_header,
+            records,
             acks=request.acks,
             waiter=header[2],
             expires_ms=NOW_MS + request.timeout_ms,

@@ -5,7 +5,7 @@ function has to look itself: at a rare shape, and at all that is wrong. So an er
 own, and without shortcuts everything is done as it always was. They are called by these names, and here is
 the one place where others are chosen.
 
-What each may answer, and tests compare (tests/unit/springtide/native/test_shortcuts.py):
+What each may answer, and tests compare (tests/unit/springtide/wire/test_shortcuts.py):
 
 - request_header(frame): RequestHeader's fields, of a Produce or Fetch in a version that is served, with a
   client id and no tags;

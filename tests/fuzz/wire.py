@@ -55,7 +55,7 @@ def decode_request(data: bytes) -> bool:
     frame = data[_SELECTOR.size :]
     if choice < len(SPOKEN):
         frame = _API.pack(*SPOKEN[choice]) + frame
-    usual = CHOSEN.shortcuts.request_header(frame)
+    usual: tuple[object, ...] | None = CHOSEN.shortcuts.request_header(frame)
     try:
         header = decode_request_header(frame)
         assert usual in (None, header)

@@ -132,8 +132,9 @@ def _frames(rng: random.Random, count: int) -> Iterator[tuple[bytes]]:
             correlation_id=rng.choice((0, 7, 2**31 - 1, -(2**31), 0x01020304)),
             client_id=rng.choice((None, "", "c", "rdkafka", "\N{ROCKET}", "x" * 300)),
         )
-        if rng.random() < 0.1:  # as wide as versions are, so that one beyond the last is drawn
-            head = head[:2] + rng.randrange(-1, 20).to_bytes(2, signed=True) + head[4:]
+        if rng.random() < 0.2:
+            version = rng.choice((-1, spec.version_min - 1, spec.served_since - 1, spec.version_max + 1))
+            head = head[:2] + version.to_bytes(2, signed=True) + head[4:]
         yield (_mutated(rng, head + rng.choice((b"", b"\0", b"\2ab", b"body"))),)
 
 
@@ -159,7 +160,7 @@ def _produces(rng: random.Random, count: int) -> Iterator[tuple[int, bytes, int]
             whole = whole.replace(b"\1\0\0\0", b"\0\0\0")  # null records, and fewer tags
         head = rng.choice((b"", b"head"))
         frame = head + _mutated(rng, whole)
-        asked = rng.randrange(16) if rng.random() < 0.03 else version
+        asked = rng.randrange(16) if rng.random() < 0.05 else version
         yield asked, frame, len(head) if rng.random() < 0.97 else rng.randrange(len(frame) + 3)
 
 
