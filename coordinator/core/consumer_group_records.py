@@ -144,7 +144,7 @@ def by_topic(partitions: Iterable[TopicIdPartition]) -> dict[UUID, tuple[int, ..
     found: defaultdict[int, set[int]] = defaultdict(set)  # an UUID's own hash is slow
     for topic_id, partition in partitions:
         found[topic_id.int].add(partition)
-    return {UUID(int=topic_id): tuple(sorted(own)) for topic_id, own in sorted(found.items())}
+    return {_one_of(topic_id): tuple(sorted(own)) for topic_id, own in sorted(found.items())}
 
 
 def each_partition(partitions: PartitionsByTopic) -> Iterator[TopicIdPartition]:
@@ -221,7 +221,7 @@ def _encode_current(value: CurrentAssignment) -> bytes:
         write_count(out, len(topics), is_flexible=True)
         for number, epochs in sorted(topics.items()):
             partitions = sorted(epochs)
-            _write_topic(out, UUID(int=number), partitions)
+            _write_topic(out, _one_of(number), partitions)
             tagged = bytearray()
             _write_numbers(tagged, [epochs[one] for one in partitions])
             _write_tag(out, tagged)
