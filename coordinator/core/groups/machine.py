@@ -35,10 +35,11 @@ from coordinator.core.groups.consumer.state import ConsumerGroup
 from coordinator.core.groups.consumer.targets import on_next_target, on_target_answered
 from coordinator.core.groups.expiry import on_expiry_timer
 from coordinator.core.groups.join import join_group, on_join_timer, resume
-from coordinator.core.groups.offsets import commit_offsets, delete_offsets, fetch_offsets
+from coordinator.core.groups.offsets import commit_offsets, delete_offsets, fetch_offsets, on_commit_settled
 from coordinator.core.groups.options import GroupOptions
 from coordinator.core.groups.registry import (
     Assigned,
+    Committing,
     ExpiryTimer,
     JoinTimer,
     Registry,
@@ -164,6 +165,8 @@ class GroupMachine:
             on_written(self.registry, turn, work.group_id)
         if isinstance(work, ConsumerChanged):
             on_changes_written(self.registry, turn, work)
+        elif isinstance(work, Committing):
+            on_commit_settled(self.registry, turn, work)
         return turn.outcome()
 
     def refused(self, work: Hashable, error: ErrorCode, now_ms: int, wall_ms: int) -> StepOutcome:
@@ -172,6 +175,8 @@ class GroupMachine:
             on_assignments_refused(self.registry, turn, work, error)
         elif isinstance(work, ConsumerChanged):
             on_changes_refused(self.registry, turn, work.group_id)
+        elif isinstance(work, Committing):
+            on_commit_settled(self.registry, turn, work)
         return turn.outcome()
 
     def opened(self, now_ms: int, wall_ms: int) -> StepOutcome:

@@ -19,8 +19,9 @@ from coordinator.core.group_records import (
     encode_offset_key,
 )
 from coordinator.core.groups.consumer.commits import check_fetcher, check_member_epoch
+from coordinator.core.groups.consumer.sessions import keep_alive
 from coordinator.core.groups.options import STRING_BYTES_MAX
-from coordinator.core.groups.registry import Registry, Turn
+from coordinator.core.groups.registry import Committing, Registry, Turn
 from coordinator.core.groups.requests import (
     CommitOffsets,
     DeleteOffsets,
@@ -68,6 +69,22 @@ def commit_offsets(registry: Registry, turn: Turn, request: CommitOffsets) -> No
             turn.records.append(ShardRecord(encode_offset_key(key), encode_offset(value)))
             drop_pending(turn, (older for older, _ in registry.store.pending.at(key)))
     turn.reply(request.token, OffsetsReply(ErrorCode.NONE, tuple(answers)))
+    if turn.records and request.member_id:
+        turn.work = Committing(request.group_id, request.member_id)
+        registry.committing[turn.work] += 1
+
+
+def on_commit_settled(registry: Registry, turn: Turn, work: Committing) -> None:
+    """Let a member's session begin again, now that its commit is answered."""
+    registry.committing[work] -= 1
+    if not registry.committing[work]:
+        del registry.committing[work]
+    group_id, member_id = work
+    consumers = registry.find_consumers(group_id)
+    if consumers is not None and (member := consumers.members.get(member_id)):
+        keep_alive(registry, turn, group_id, member_id, member)
+    elif (group := registry.live.get(group_id)) and (own := group.members.get(member_id)):
+        registry.keep_alive(turn, group, own)
 
 
 def _check_commit(registry: Registry, turn: Turn, request: CommitOffsets) -> ErrorCode:
@@ -88,7 +105,6 @@ def _check_commit(registry: Registry, turn: Turn, request: CommitOffsets) -> Err
         return error
     if group.state is GroupState.COMPLETING:
         return ErrorCode.REBALANCE_IN_PROGRESS
-    registry.keep_alive(turn, group, group.members[request.member_id])
     return ErrorCode.NONE
 
 

@@ -7,8 +7,10 @@ they keep the count of members, answer parked requests and stop timers.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from coordinator.core.group_records import GroupKey, StoredGroup, encode_group, encode_group_key
 from coordinator.core.groups.classic_moves import release
@@ -66,6 +68,13 @@ class Told:
     group_id: str
 
 
+class Committing(NamedTuple):
+    """The work of a batch with a member's commit."""
+
+    group_id: str
+    member_id: str
+
+
 class Turn:
     """What one step collects, and when. now_ms, wall_ms: see Machine. asks, waits, reads: see StepOutcome."""
 
@@ -78,7 +87,7 @@ class Turn:
         self.replies: list[RequestReply] = []
         self.timers: dict[Hashable, int | None] = {}
         self.asks: list[object] = []
-        self.work: Assigned | Told | ConsumerChanged | None = None
+        self.work: Assigned | Told | Committing | ConsumerChanged | None = None
         self.waits = False
         self.reads = False
 
@@ -109,6 +118,7 @@ class Registry:
 
     __slots__ = (
         "_settings",
+        "committing",
         "consumers",
         "deleted",
         "history",
@@ -130,6 +140,8 @@ class Registry:
         self.members = 0
         self.protocol_bytes = 0
         self.history = RebalanceHistory()
+        #: How many commits of a member wait for their record.
+        self.committing: Counter[Committing] = Counter()
         #: The last generation of groups whose deletion may still be refused: a new one must not repeat it.
         self.deleted: dict[str, int] = {}
         #: The groups that the present look for expired offsets has not come to.
@@ -284,6 +296,12 @@ class Registry:
     def set_session_timer(self, turn: Turn, group: ClassicGroup, member: GroupMember) -> None:
         member.timer_ms = member.expires_ms
         turn.timers[SessionTimer(group.group_id, member.member_id)] = member.expires_ms
+
+    def is_committing(self, group_id: str, member_id: str) -> bool:
+        """Return whether a commit of the member waits for its record. Until it is answered the member is not
+        silent: the next heartbeat of many a client waits for the answer to its last one, which comes behind
+        that of the commit."""
+        return Committing(group_id, member_id) in self.committing
 
     # --- parked requests ---------------------------------------------------------------------------
 

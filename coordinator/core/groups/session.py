@@ -65,8 +65,8 @@ def _leave(registry: Registry, turn: Turn, group: ClassicGroup, leaver: Leaver) 
 
 def on_session_timer(registry: Registry, turn: Turn, group: ClassicGroup, due: SessionTimer) -> None:
     """Remove a member that has been silent for its session. A member whose request is parked here is not
-    silent (but a new one may not wait for ever), and neither is one that may wait for the group's record to
-    be committed."""
+    silent (but a new one may not wait for ever), and neither is one that may wait for the group's record or
+    its own commit to be written."""
     member = group.members.get(due.member_id)
     cause = None
     if due.member_id in group.pending:
@@ -79,7 +79,7 @@ def on_session_timer(registry: Registry, turn: Turn, group: ClassicGroup, due: S
     elif not member.is_new and (due.member_id in group.joiners or due.member_id in group.syncers):
         member.timer_ms = None  # set again when the request is answered
         return
-    elif registry.store.is_under_way(group.group_id):
+    elif registry.store.is_under_way(group.group_id) or registry.is_committing(group.group_id, due.member_id):
         member.timer_ms = None
         registry.keep_alive(turn, group, member)
         return

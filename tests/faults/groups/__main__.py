@@ -39,9 +39,6 @@ COORDINATOR_CONFIG = {
     "group.consumer.session.timeout.ms": str(SESSION_MS),
     "group.consumer.heartbeat.interval.ms": str(HEARTBEAT_MS),
 }
-SURE_MS = {GROUP: SESSION_MS, MIXED_GROUP: SESSION_MS - 2 * HEARTBEAT_MS}
-"""For how long after a commit a member owns what it has. In a `consumer` group a commit does not begin the
-session anew: the last heartbeat may be older, by more than an interval where the machine is busy."""
 RATE = 400.0
 MIB = 1024 * 1024
 SEED = 1
@@ -234,7 +231,7 @@ def story(trial: Trial, size: Size) -> None:
         for name, kind in ((GROUP, ""), (MIXED_GROUP, "mixed: ")):
             lives = [life for each in group.by_group[name] for life in each.lives(storm.coordinators_stood)]
             if lives:
-                _tell(trial, kind, judge(lives, writer.acknowledged, session_ms=SURE_MS[name]))
+                _tell(trial, kind, judge(lives, writer.acknowledged, session_ms=SESSION_MS))
 
 
 def _calm(group: Groups, what: str, strike: Callable[[int], Callable[[], None]]) -> None:

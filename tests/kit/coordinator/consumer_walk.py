@@ -2,8 +2,9 @@
 Members of the classic protocol are among them, so that the group is converted, there and back.
 
 What must hold at every step is in consumer_rules.py; beside: K3 (no two clients consume a partition, and none
-what it does not have), K8 (a member that was overtaken commits nothing), I31, and at the end K5: the members
-come to rest on their target, or on what their leader assigned.
+what it does not have), K8 (a member that was overtaken commits nothing), K10 (none is given up while its
+commit waits), I31, and at the end K5: the members come to rest on their target, or on what their leader
+assigned.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ Client: TypeAlias = ConsumerClient | ClassicClient
 class ConsumerWalk(RuleBasedStateMachine):
     """is_eager: what the members of the classic protocol are. ending: what happens before the world becomes
     quiet: those of the other protocol leave for good, and the shard moves. stale: tokens of commits that must
-    not be answered with success."""
+    not be answered with success. commits: whose each is, by its token."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -51,6 +52,7 @@ class ConsumerWalk(RuleBasedStateMachine):
         self.changes = 0
         self.incarnations = 0
         self.stale: set[int] = set()
+        self.commits: dict[int, str] = {}
 
     # --- what happens ------------------------------------------------------------------------------
 
@@ -196,7 +198,16 @@ class ConsumerWalk(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([1, 3, 5, 46, 61]))
     def time_passes(self, seconds: int) -> None:
+        registry, replies = self.desk.machine.registry, self.desk.replies
+        before = self._members()
         self.desk.wait(seconds * 1_000)
+        if GROUP not in registry.live:
+            waiting = {member_id for token, member_id in self.commits.items() if token not in replies}
+            assert not waiting & (before - self._members()), "K10: given up while its commit waits"
+
+    def _members(self) -> set[str]:
+        group = self.desk.machine.registry.consumers.store.latest(GROUP)
+        return set() if group is None else set(group.members)
 
     @rule(is_holding=st.booleans())
     def the_log_waits_or_goes_on(self, is_holding: bool) -> None:
@@ -228,6 +239,14 @@ class ConsumerWalk(RuleBasedStateMachine):
         client = self.clients[place]
         for partition in sorted(client.believes)[:1]:
             self._commit(client, partition.topic_id.int, partition.partition, client.epoch)
+
+    @rule(seconds=st.sampled_from([46, 61]))
+    def commits_wait_for_long(self, seconds: int) -> None:
+        self.the_log_waits_or_goes_on(is_holding=True)
+        for place in range(len(self.clients)):
+            self.a_client_commits(place)
+        self.time_passes(seconds)
+        self.the_log_waits_or_goes_on(is_holding=False)
 
     @rule(place=st.integers(3, 4))
     def a_static_member_is_back_at_once(self, place: int) -> None:
@@ -282,7 +301,9 @@ class ConsumerWalk(RuleBasedStateMachine):
         name = (number & 0xFF).to_bytes().decode()
         topic_id = next(iter({one.topic_id for one in self.desk.topics.values() if one.name == name}))
         place = OffsetPlace(name, partition, topic_id)
-        return self.desk.start_commit(client.member_id, epoch, OffsetToCommit(place, 1))
+        token = self.desk.start_commit(client.member_id, epoch, OffsetToCommit(place, 1))
+        self.commits[token] = client.member_id
+        return token
 
     # --- what must hold ----------------------------------------------------------------------------
 

@@ -248,6 +248,15 @@ def a_classic_member_is_told_its_target() -> Patches:
 ASSIGNED = classic_members._assigned
 
 
+@_plant(breaks="K10", seen="members are given up because a broker stands still (Kafka)")
+def a_member_whose_commit_waits_is_given_up() -> Patches:
+    def must_wait(registry: Registry, group_id: str, member_id: str) -> bool:
+        store = registry.consumers.store
+        return registry.consumers.topics is None or store.is_under_way(group_id, member_id)
+
+    return [(leaving, "_must_wait", must_wait)]
+
+
 @_plant(breaks="I30", seen="a JoinGroup of a cooperative member is read as one of an eager member")
 def a_classic_member_that_joins_owns_nothing() -> Patches:
     def read(metadata: bytes) -> Subscription | None:

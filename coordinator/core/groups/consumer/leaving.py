@@ -142,7 +142,11 @@ def on_next_step_timer(registry: Registry, turn: Turn, due: NextStep) -> None:
 
 def _must_wait(registry: Registry, group_id: str, member_id: str) -> bool:
     """Return whether a member may be waiting for its answer, or could not have one: no topic is known."""
-    return registry.consumers.topics is None or registry.consumers.store.is_under_way(group_id, member_id)
+    return (
+        registry.consumers.topics is None
+        or registry.consumers.store.is_under_way(group_id, member_id)
+        or registry.is_committing(group_id, member_id)
+    )
 
 
 def on_changes_refused(registry: Registry, turn: Turn, group_id: str) -> None:

@@ -59,6 +59,42 @@ def test_a_commit_keeps_a_session_alive_as_a_heartbeat_does(desk: GroupDesk) -> 
         assert desk.commit_offsets("a", 1).error is ErrorCode.NONE
 
 
+def test_a_member_whose_commit_waits_is_not_silent_and_begins_anew_with_the_answer(desk: GroupDesk) -> None:
+    """The next heartbeat of many a client waits for the answer to its last one, which is behind that of the
+    commit."""
+    desk.form("a", "b")
+    desk.wait(1_000)
+    desk.heartbeat("b", 1)
+    desk.is_holding = True
+    token = desk.start_commit("a", 1)
+    for _ in range(3):
+        desk.wait(SESSION_MS - 1)
+        assert desk.heartbeat("b", 1) is ErrorCode.NONE
+    assert token not in desk.replies
+    desk.commit()
+    desk.wait(SESSION_MS - 1)
+    assert desk.heartbeat("a", 1) is ErrorCode.NONE
+
+
+@pytest.mark.parametrize("is_written", [True, False])
+def test_a_member_that_is_silent_after_its_commits_were_answered_is_given_up(
+    desk: GroupDesk, *, is_written: bool
+) -> None:
+    desk.form("a", "b")
+    desk.is_holding = True
+    desk.start_commit("a", 1)
+    desk.start_commit("a", 1)
+    desk.wait(3 * SESSION_MS)
+    desk.heartbeat("b", 1)
+    desk.commit(1)
+    (desk.commit if is_written else desk.refuse)()
+    desk.is_holding = False
+    desk.wait(SESSION_MS - 1)
+    desk.heartbeat("b", 1)
+    desk.wait(1)
+    assert desk.heartbeat("a", 1) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
 def test_a_heartbeat_sets_no_timer(desk: GroupDesk) -> None:
     desk.form("a")
     desk.wait(1_000)

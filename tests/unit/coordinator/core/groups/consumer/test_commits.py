@@ -47,6 +47,34 @@ def test_a_commit_just_before_the_epoch_rose_is_taken_but_not_of_a_partition_tha
     assert commit(desk, "b", 2, 1) is ErrorCode.STALE_MEMBER_EPOCH
 
 
+@pytest.mark.parametrize("is_written", [True, False])
+def test_a_member_whose_commit_waits_is_not_silent(*, is_written: bool) -> None:
+    """One of either protocol: the next heartbeat of many a client waits for the answer to its last one, which
+    is behind that of the commit. A storm gave four members up so, while a broker stood still."""
+    desk = ConsumerDesk(T)
+    desk.join("a")
+    desk.join_classic(new_id="c", session_ms=6_000)
+    desk.wait(1_000)
+    desk.beat("a", 2)
+    desk.beat("a", 2, owned=some(T, 0))
+    epoch = desk.join_classic("c", session_ms=6_000).generation_id
+    assert desk.sync_classic("c", epoch) == some(T, 1)
+    assert epoch == desk.member("a").current.epoch
+    desk.is_holding = True
+    tokens = desk.start_commit("a", epoch), desk.start_commit("c", epoch)
+    assert not desk.replies.keys() & set(tokens)
+    desk.wait(desk.options.consumer_session_ms + 20_000)
+    assert set(desk.group.members) == {"a", "c"}
+    (desk.commit if is_written else desk.refuse)()
+    desk.is_holding = False
+    desk.wait(5_999)
+    assert set(desk.group.members) == {"a", "c"}
+    desk.wait(1)
+    assert set(desk.group.members) == {"a"}
+    desk.wait(desk.options.consumer_session_ms)
+    assert not desk.group.members
+
+
 def test_what_a_member_was_asked_to_give_up_it_may_still_commit(desk: ConsumerDesk) -> None:
     desk.beat("a", -1)
     desk.wait(1_000)
