@@ -72,8 +72,8 @@ class ConsumerClient:
         is_over = bool(self.giving_up) and now_ms - self.told_ms >= REBALANCE_MS
         return set() if is_over else set(self.owned)
 
-    def act(self, *, twice: bool = False) -> None:
-        """Take an answer in, or send a heartbeat if one is due."""
+    def act(self, *, twice: bool = False, is_lost: bool = False) -> None:
+        """Take an answer in, or send a heartbeat if one is due. is_lost: the answer to that."""
         if self.is_down:
             self.start()
         if self.asked is not None and self.asked in self.desk.replies:
@@ -92,7 +92,9 @@ class ConsumerClient:
         self.asked = self.desk.start_beat(self.member_id, self.epoch, **said)
         if twice:
             self.desk.start_beat(self.member_id, self.epoch, **said)
-        if self.asked in self.desk.replies:
+        if is_lost:
+            self.lose_the_answer()
+        elif self.asked in self.desk.replies:
             self.hear(self.desk.replies[self.asked])
 
     def _said(self) -> dict[str, Any]:

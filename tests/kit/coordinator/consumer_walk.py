@@ -30,6 +30,8 @@ from tests.kit.coordinator.group_walk import check_replay, compacted, replayed
 
 NAMES, STATICS, TERSE = "abcst", "st", "bt"
 PLACES = st.integers(0, 4)
+LOSING_BEATS = 8
+"""Of the quiet, in which every other answer is lost."""
 QUIET_MS_MAX = 2 * REBALANCE_MS + 4 * 45_000
 
 Client: TypeAlias = ConsumerClient | ClassicClient
@@ -419,8 +421,12 @@ class ConsumerWalk(RuleBasedStateMachine):
             self._the_consumers_leave()
         began_ms = desk.now_ms
         while desk.now_ms - began_ms < QUIET_MS_MAX:
-            for client in self.clients:
-                client.act()
+            for place, client in enumerate(self.clients):
+                beats = (desk.now_ms - began_ms) // BEAT_MS
+                if isinstance(client, ConsumerClient) and beats < LOSING_BEATS:
+                    client.act(is_lost=(beats + place) % 2 == 0)
+                else:
+                    client.act()
                 self._check_beliefs()
             self.the_group_holds_together()
             if self._are_at_rest():

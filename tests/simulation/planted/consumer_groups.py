@@ -28,7 +28,7 @@ from coordinator.core.groups.consumer import (
 from coordinator.core.groups.consumer.assigning import Answer, AskedMember, TargetQuestion
 from coordinator.core.groups.consumer.commits import check_member_epoch
 from coordinator.core.groups.consumer.draft import GroupDraft
-from coordinator.core.groups.consumer.groups import ConsumerGroups, Who
+from coordinator.core.groups.consumer.groups import ConsumerGroups, LiveMember, Who
 from coordinator.core.groups.consumer.patterns import PatternAnswer, PatternQuestion
 from coordinator.core.groups.consumer.placing import Placing
 from coordinator.core.groups.consumer.reconcile import Goal
@@ -246,6 +246,11 @@ def a_classic_member_is_told_its_target() -> Patches:
 
 
 ASSIGNED = classic_members._assigned
+
+
+@_plant(breaks="K5", seen="nobody reads a partition whose only news was lost with an answer (Kafka)")
+def what_a_member_has_is_told_once() -> Patches:
+    return [(LiveMember, "must_hear", property(lambda self: False, lambda self, must: None))]
 
 
 @_plant(breaks="K10", seen="members are given up because a broker stands still (Kafka)")

@@ -78,10 +78,20 @@ class Who(NamedTuple):
 class LiveMember:
     """expires_ms: when its session ends. timer_ms: when its timer is due, at or before that; None without.
     revoking_epoch: at which it was asked to give up partitions; None: it was not. told: what it was told last
-    that it has; None: nothing, by this coordinator. has_next_step: its timer of that name runs. must_show:
-    what it said last that it consumes is not known, or was not believed."""
+    that it has; None: nothing, by this coordinator. has_next_step: its timer of that name runs. must_hear:
+    it has not shown yet that it has heard that. must_show: what it said last that it consumes is not known,
+    or was not believed. was_asked: its last heartbeat was answered with that question."""
 
-    __slots__ = ("expires_ms", "has_next_step", "must_show", "revoking_epoch", "timer_ms", "told")
+    __slots__ = (
+        "expires_ms",
+        "has_next_step",
+        "must_hear",
+        "must_show",
+        "revoking_epoch",
+        "timer_ms",
+        "told",
+        "was_asked",
+    )
 
     def __init__(self) -> None:
         self.expires_ms = 0
@@ -89,7 +99,9 @@ class LiveMember:
         self.revoking_epoch: int | None = None
         self.told: StampedPartitions | None = None
         self.has_next_step = False
+        self.must_hear = False
         self.must_show = False
+        self.was_asked = False
 
 
 class LiveGroup:

@@ -134,17 +134,18 @@ def _has_to_show(
 
     What it showed at the epoch before may have come late: it is not believed. It may be all that the member
     has, and then a Java client does not repeat it. (Kafka believes it, and gives to others what a client
-    still consumes whose heartbeat came late.) Each member is asked once: not all clients do so.
+    still consumes whose heartbeat came late.) It is asked every other time: that answer may be
+    lost, too, and not all clients do so.
     """
     live = registry.consumers.live_group(draft.group.group_id).members.get(member_id)
     member = draft.group.members.get(member_id)
     if live is None or member is None or request.member_epoch != member.current.epoch or not live.must_show:
         return False
-    live.must_show = False
-    has_to = request.owned is None and member.current.state == MemberState.UNREVOKED_PARTITIONS
-    if has_to:
+    live.must_show = request.owned is None and member.current.state == MemberState.UNREVOKED_PARTITIONS
+    live.was_asked = live.must_show and not live.was_asked
+    if live.was_asked:
         keep_alive(registry, turn, draft.group.group_id, member_id, member)
-    return has_to
+    return live.was_asked
 
 
 # --- what it changes -------------------------------------------------------------------------------
@@ -318,12 +319,20 @@ def _reply(
     is_behind: bool,
 ) -> ConsumerHeartbeatReply:
     """Tell the member what it has if that has changed since it was told, if the member asks for it, or shows
-    something else. An answer to a heartbeat at the epoch before may be one to a repeat, which is not read."""
+    something else. The answer may be lost: what changed at an epoch that the member knows already is told
+    until it shows that it has heard. (Kafka tells it once. librdkafka repeats a heartbeat without an answer
+    as it was, and nobody would read what only that answer gave.) An answer to a heartbeat at the epoch before
+    may be one to a repeat, which is not read."""
     has, shown = current.assigned, request.owned
     is_asked = is_behind or request.is_full or request.member_epoch == JOINING
-    is_told = is_asked or not _are_same(live.told, has) or (shown is not None and not _are_same(shown, has))
+    if shown is None:
+        is_news = live.must_hear or not _are_same(live.told, has)
+    else:
+        is_news = not _are_same(shown, has)
     if not is_behind:
+        live.must_hear = is_news and request.member_epoch == current.epoch
         live.told = has
+    is_told = is_asked or is_news
     return ConsumerHeartbeatReply(
         ErrorCode.NONE,
         member_id,

@@ -74,6 +74,55 @@ def test_a_member_that_shows_something_else_is_told_again(desk: ConsumerDesk) ->
     assert desk.beat("a", 3, owned=some(T, 0)).assigned == some(T, 0, 1)
 
 
+def test_what_a_member_is_told_at_the_epoch_that_it_knows_it_is_told_until_it_shows_that_it_heard(
+    desk: ConsumerDesk,
+) -> None:
+    """librdkafka repeats a heartbeat without an answer as it was. A storm left two members with partitions
+    that they had to give up, and two partitions with nobody, until the rebalance timeout. (Kafka tells once.)
+    """
+    desk.join("a")
+    desk.join("b")
+    desk.wait(1_000)
+    for _ in range(3):  # the answers are lost
+        assert desk.beat("a", 2).assigned == some(T, 0, 1)
+    desk.beat("b", 2)
+    desk.beat("a", 2, owned=some(T, 0, 1))
+    assert desk.beat("a", 3).assigned is None
+    desk.beat("b", 3)
+    joined = desk.join("c").member_epoch
+    desk.wait(1_000)
+    desk.beat("b", 3)
+    desk.beat("a", 3)
+    epoch = desk.beat("c", joined).member_epoch
+    assert epoch > joined
+    assert desk.beat("c", epoch).assigned is None, "who knows an epoch has heard what came with it"
+    given_up = desk.member("a").current.revoking.keys() | desk.member("b").current.revoking.keys()
+    for name in "ab":
+        desk.beat(name, 3, owned=frozenset(desk.member(name).current.assigned))
+    for _ in range(3):
+        assert desk.beat("c", epoch).assigned == given_up
+    assert desk.beat("c", epoch, owned=frozenset(given_up)).assigned is None
+    assert desk.beat("c", epoch).assigned is None
+
+
+def test_news_that_were_not_heard_are_told_with_the_next_epoch(desk: ConsumerDesk) -> None:
+    two_members(desk)
+    joined = desk.join("c").member_epoch
+    desk.wait(1_000)
+    desk.beat("b", 3)
+    desk.beat("a", 3)
+    epoch = desk.beat("c", joined).member_epoch
+    for name in "ab":
+        desk.beat(name, 3, owned=frozenset(desk.member(name).current.assigned))
+    news = desk.beat("c", epoch).assigned
+    desk.know(T, topic("u", 1))
+    desk.join("d", "u")
+    desk.wait(1_000)
+    reply = desk.beat("c", epoch)
+    assert (reply.member_epoch, reply.assigned) == (epoch + 1, news)
+    assert desk.beat("c", epoch + 1).assigned is None
+
+
 def test_what_is_full_is_answered_fully(desk: ConsumerDesk) -> None:
     two_members(desk)
     full = desk.beat("a", 3, topics=("t",), owned=some(T, 0, 1), rebalance_timeout_ms=REBALANCE_MS)
@@ -270,6 +319,8 @@ def test_a_new_coordinator_goes_on(desk: ConsumerDesk) -> None:
     two_members(desk)
     desk.fail_over()
     assert desk.beat("a", 3).assigned == some(T, 0, 1), "it does not know what the last one has told"
+    assert desk.beat("a", 3).assigned == some(T, 0, 1), "nor whether that was heard"
+    desk.beat("a", 3, owned=some(T, 0, 1))
     assert desk.beat("a", 3) == ConsumerHeartbeatReply(ErrorCode.NONE, "a", 3, 5_000, None)
     desk.wait(45_000)
     assert desk.group.members == {}
