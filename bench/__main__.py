@@ -26,6 +26,7 @@ COMMANDS: Final = {
     "hot_path": "the steps of one replicated batch, in microseconds, without sockets",
     "land": "topics to Parquet, beside Spark's own writer",
     "pipeline": "the source and the sink under Spark",
+    "rebalances": "how long groups of stock clients rebalance, alone or beside Kafka",
     "scale": "controllers with very many partitions",
     "transactions": "transactions of several sizes, alone or beside Kafka",
 }

@@ -28,8 +28,9 @@ ON_REAL_PROCESSES = {name: title for name, title in FAMILIES.items() if name not
 """What has a command of its own, with titles."""
 
 TURNS = 3
-"""A commit runs a third of the families, of the hunts for planted bugs and of the proofs of transactions,
-another one on each of three days: what they find seldom comes from one commit, and `make proof` runs all."""
+"""A commit runs a third of the families, of the hunts for planted bugs, of the proofs of transactions and of
+the two longest ones on real processes, another one on each of three days: what they find seldom comes from
+one commit, and `make proof` runs all."""
 
 WITH_LAST_RELEASE = {"family-mixed", "upgrade"}
 """Parts that need the last release's commit."""
@@ -121,6 +122,20 @@ def steps(profile: Profile, first_seed: int, *, jobs: int, turn: int | None = No
             minutes_max=60 if is_full else 6,
         ),
     ]
+    longest = [
+        step(
+            "a consumer group of stock clients, on real processes",
+            f"tests.faults.groups --size {'full' if is_full else 'ci'}",
+            "real-groups",
+            minutes_max=60 if is_full else 6,
+        ),
+        step(
+            "the last release and this one side by side, on real processes",
+            f"tests.upgrade.matrix --size {'full' if is_full else 'ci'} --seed {first}",
+            "upgrade",
+            minutes_max=60 if is_full else 10,
+        ),
+    ]
     planned = [
         step(
             "simulation, the cores on an event heap",
@@ -203,18 +218,7 @@ def steps(profile: Profile, first_seed: int, *, jobs: int, turn: int | None = No
         *of_turn(list(map(on_real_processes, sorted(ON_REAL_PROCESSES, key=MEASURED.__contains__))), turn),
         of_nemesis("faults on real processes", "", "tier-c"),
         *of_turn(of_transactions, turn),
-        step(
-            "a consumer group of stock clients, on real processes",
-            f"tests.faults.groups --size {'full' if is_full else 'ci'}",
-            "real-groups",
-            minutes_max=60 if is_full else 6,
-        ),
-        step(
-            "the last release and this one side by side, on real processes",
-            f"tests.upgrade.matrix --size {'full' if is_full else 'ci'} --seed {first}",
-            "upgrade",
-            minutes_max=60 if is_full else 10,
-        ),
+        *of_turn(longest, turn),
     ]
     return [each for each in planned if not is_left_out() or WITH_LAST_RELEASE.isdisjoint(each.parts)]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from contextlib import closing
 
 import trio
 from confluent_kafka import Consumer
@@ -60,22 +61,19 @@ def _listing(cluster: MixedCluster) -> list[int]:
 def _refusal(bootstrap: str, group: str, topic: str) -> str:
     """Return the error with which librdkafka ends; "" if it has none."""
     errors: list[str] = []
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": group,
-            "group.protocol": "consumer",
-            "error_cb": lambda error: errors.append(error.str()),
-        }
-    )
-    consumer.subscribe([topic])
+    settings = {
+        "bootstrap.servers": bootstrap,
+        "group.id": group,
+        "group.protocol": "consumer",
+        "error_cb": lambda error: errors.append(error.str()),
+    }
     deadline = time.monotonic() + REFUSED_SECONDS_MAX
-    while time.monotonic() < deadline:
-        message = consumer.poll(0.2)
-        if message is not None and (error := message.error()) is not None:
-            errors.append(error.str())
-        if found := [each for each in errors if "not supported" in each]:
-            consumer.close()
-            return found[0]
-    consumer.close()
+    with closing(Consumer(settings)) as consumer:
+        consumer.subscribe([topic])
+        while time.monotonic() < deadline:
+            message = consumer.poll(0.2)
+            if message is not None and (error := message.error()) is not None:
+                errors.append(error.str())
+            if found := [each for each in errors if "not supported" in each]:
+                return found[0]
     return ""

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 import httpx
 
 from localcluster.rest import ControllerApi, RestFailed, RestPartition, open_rest_client
+from tests.checker.from_clients import Recorder
 from tests.faults.hosts.cluster import (
     HostCluster,
     broker_host,
@@ -59,11 +60,12 @@ class Ongoing:
 
 @dataclass(slots=True)
 class Arena:
-    """`rng` decides everything that chance decides."""
+    """`rng` decides everything that chance decides. recorder: of what a fault itself writes."""
 
     cluster: HostCluster
     topic: str
     rng: random.Random
+    recorder: Recorder
     ongoing: list[Ongoing] = field(default_factory=list)
     _has_unmended_loss: bool = False
     _impatient: httpx.Client | None = None

@@ -21,11 +21,13 @@ Strike = Callable[[Arena], Ongoing | None]
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """seconds: how long it holds, at least and at most."""
+    """seconds: how long it holds, at least and at most. is_first: it strikes before all others, since a run
+    without it tries nothing."""
 
     name: str
     strike: Strike
     seconds: tuple[float, float]
+    is_first: bool = False
 
     def draw_seconds(self, rng: random.Random) -> float:
         return round(rng.uniform(*self.seconds), 1)

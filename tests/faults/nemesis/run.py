@@ -136,7 +136,7 @@ def run(
             partitions=PARTITIONS,
             clients=workload.clients,
         )
-        arena = Arena(cluster, TOPIC, random.Random(seed))
+        arena = Arena(cluster, TOPIC, random.Random(seed), recorder)
         nemesis = Nemesis(arena, kinds, tell, check=lambda: require_running(load))
         if workload.coordinators:
             begin_transactions(cluster)

@@ -50,7 +50,8 @@ class Bag:
     def strike(self, arena: Arena) -> tuple[Kind, Ongoing] | None:
         """The first kind in the bag that finds somebody to strike; None when none does."""
         if not self._left:
-            self._left = self._rng.sample(list(self._kinds), len(self._kinds))
+            drawn = self._rng.sample(list(self._kinds), len(self._kinds))
+            self._left = sorted(drawn, key=lambda kind: not kind.is_first)
         drawn = [kind for kind in self._kinds if kind not in self._left]
         for kind in [*self._left, *self._rng.sample(drawn, len(drawn))]:
             fault = kind.strike(arena)

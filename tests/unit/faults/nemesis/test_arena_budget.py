@@ -8,6 +8,7 @@ from typing import cast
 import pytest
 
 from localcluster.rest import RestPartition
+from tests.checker.from_clients import Recorder
 from tests.faults.hosts.cluster import HostCluster
 from tests.faults.nemesis.arena import Arena, Ongoing
 
@@ -31,7 +32,7 @@ class StagedArena(Arena):
 
 
 def arena(*views: RestPartition, seed: int = 1) -> StagedArena:
-    staged = StagedArena(cast("HostCluster", None), "ledger", random.Random(seed))
+    staged = StagedArena(cast("HostCluster", None), "ledger", random.Random(seed), Recorder())
     staged.staged = list(views)
     return staged
 
