@@ -325,10 +325,8 @@ def _reply(
     may be one to a repeat, which is not read."""
     has, shown = current.assigned, request.owned
     is_asked = is_behind or request.is_full or request.member_epoch == JOINING
-    if shown is None:
-        is_news = live.must_hear or not _are_same(live.told, has)
-    else:
-        is_news = not _are_same(shown, has)
+    is_same = _are_same(live.told if shown is None else shown, has)
+    is_news = not is_same or (shown is None and live.must_hear)
     if not is_behind:
         live.must_hear = is_news and request.member_epoch == current.epoch
         live.told = has
