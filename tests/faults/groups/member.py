@@ -107,7 +107,7 @@ def python_settings(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def run_librdkafka(options: argparse.Namespace, notes: Notes, ends: threading.Event) -> None:
-    from confluent_kafka import Consumer, KafkaException, TopicPartition
+    from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
     config: dict[str, Any] = {
         "bootstrap.servers": options.bootstrap,
@@ -155,8 +155,10 @@ def run_librdkafka(options: argparse.Namespace, notes: Notes, ends: threading.Ev
         by_partition: dict[int, list[int]] = {}
         for message in consumer.consume(COMMIT_RECORDS, timeout=POLL_SECONDS):
             error = message.error()
-            if error is not None and OFFSET_FETCH_FAILED in error.str():
-                # It never asks again, and begins none of these partitions (confluentinc/librdkafka#5586).
+            is_fatal = error is not None and error.code() == KafkaError._FATAL
+            if error is not None and (is_fatal or OFFSET_FETCH_FAILED in error.str()):
+                # A static member that another one fenced, or whose place is still held; or it never asks
+                # again, and begins none of these partitions (confluentinc/librdkafka#5586).
                 raise ClientGaveUp(f"consume(): {error.str()}")
             if error is None:
                 by_partition.setdefault(message.partition() or 0, []).append(message.offset() or 0)
