@@ -8,6 +8,7 @@ and every member that is there owns some, and for how long a partition had no ow
 from __future__ import annotations
 
 import argparse
+import random
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -29,6 +30,7 @@ TOPIC = "orders"
 PROTOCOLS: Final = ("classic", "consumer")
 SETTLED_SECONDS_MAX = 120.0
 POLL_SECONDS = 0.05
+PAUSE_SECONDS = (1.0, 6.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,8 @@ class Times:
 
     @contextmanager
     def of(self, ownership: Ownership) -> Iterator[None]:
-        """Measure what is done in here."""
+        """Measure what is done in here, after a pause: members' heartbeats stand anywhere then."""
+        time.sleep(random.uniform(*PAUSE_SECONDS))
         ownership.begin()
         began = time.monotonic()
         yield

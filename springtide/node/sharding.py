@@ -9,6 +9,8 @@ from functools import lru_cache
 
 GROUPS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
+INTERNAL_TOPICS = frozenset({GROUPS_TOPIC, TRANSACTIONS_TOPIC})
+"""Clients leave them out of patterns and listings."""
 
 HASHED_CHARS_MAX = 4_000_000
 """Characters in the names of one request. They take a third of a second; a request has room for 25 times as

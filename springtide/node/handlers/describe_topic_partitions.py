@@ -13,6 +13,7 @@ from springtide.node.cluster_view import ClusterView
 from springtide.node.handlers.authorized_operations import operations_on
 from springtide.node.handlers.context import NodeContext, Request
 from springtide.node.handlers.metadata import is_legal_topic_name, leader_of, offline_replicas
+from springtide.node.sharding import INTERNAL_TOPICS
 from springtide.node.topic_ids import topic_id_uuid
 from springtide.security.acls.model import Operation, ResourceType
 from springtide.wire.errors import ErrorCode
@@ -82,6 +83,7 @@ def _topic(
     return DescribeTopicPartitionsResponseTopic(
         name=topic.topic,
         topic_id=topic_id_uuid(topic.topic_id),
+        is_internal=topic.topic in INTERNAL_TOPICS,
         partitions=tuple(partitions),
         topic_authorized_operations=operations_on(request, ResourceType.TOPIC, topic.topic),
     )

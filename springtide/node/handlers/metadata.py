@@ -25,6 +25,7 @@ from springtide.node.handlers import authorized_operations
 from springtide.node.handlers.context import NodeContext, Request
 from springtide.node.handlers.using import use_absent
 from springtide.node.refusals import UNKNOWN_SOFTWARE
+from springtide.node.sharding import INTERNAL_TOPICS
 from springtide.node.topic_ids import topic_id_text, topic_id_uuid
 from springtide.security.acls.model import Operation, ResourceType
 from springtide.wire.errors import ErrorCode
@@ -131,6 +132,7 @@ def _topic(
     return MetadataResponseTopic(
         name=topic.topic,
         topic_id=topic_id_uuid(topic.topic_id),
+        is_internal=topic.topic in INTERNAL_TOPICS,
         partitions=tuple(_partition(view, states[number], request.now_ms) for number in sorted(states)),
         topic_authorized_operations=authorized_operations.of_topic(request, message, topic.topic),
     )

@@ -62,7 +62,6 @@ def has_heard(cluster: ClusterInProcess) -> bool:
         member.current.state == MemberState.UNREVOKED_PARTITIONS
         and member_id in live
         and (live[member_id].told or {}).keys() == member.current.assigned.keys()
-        and not live[member_id].must_show
         for member_id, member in group.members.items()
     )
 

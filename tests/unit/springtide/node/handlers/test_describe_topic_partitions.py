@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +12,7 @@ from springtide.contract.epochs import BrokerEpoch, LeaderEpoch, PartitionEpoch
 from springtide.contract.partition_state import PartitionState, TopicState
 from springtide.contract.updates import BrokerEndpoint, UpdateBatch
 from springtide.node.cluster_view import ClusterView
-from springtide.node.handlers import describe_topic_partitions
+from springtide.node.handlers import describe_topic_partitions, metadata
 from springtide.wire.apis import ApiKey
 from springtide.wire.errors import ErrorCode
 from tests.kit.springtide.asking import answer_of
@@ -20,10 +21,10 @@ PARTITIONS = {"alpha": 3, "beta": 2}
 Cursor = tuple[str, int]
 
 
-def cluster_view() -> ClusterView:
+def cluster_view(partitions: Mapping[str, int] = PARTITIONS) -> ClusterView:
     view = ClusterView()
     topics, states = [], []
-    for letter, (name, count) in zip("AB", PARTITIONS.items(), strict=True):
+    for letter, (name, count) in zip("AB", partitions.items(), strict=True):
         topic_id = letter * 22
         topics.append(TopicState(topic_id=topic_id, topic=name, partitions=count, replication_factor=3))
         states += [
@@ -65,6 +66,25 @@ def ask(
     return list(answer.topics), (
         None if following is None else (following.topic_name, following.partition_index)
     )
+
+
+@pytest.mark.parametrize("name", ["__consumer_offsets", "__transaction_state", "__mine"])
+def test_what_coordinators_keep_is_told_to_be_internal(name: str) -> None:
+    """Java's clients leave internal topics out of patterns and listings by this flag alone."""
+    context = SimpleNamespace(view=cluster_view({name: 1, "orders": 1}), is_view_complete=lambda: True)
+    described = answer_of(
+        describe_topic_partitions.handle,
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+        0,
+        {"topics": [], "response_partition_limit": 10, "cursor": None},
+        context=context,
+    )
+    listed = answer_of(metadata.handle, ApiKey.METADATA, 12, {"topics": None}, context=context)
+    for answer in (described, listed):
+        assert {topic.name: topic.is_internal for topic in answer.topics} == {
+            name: name != "__mine",
+            "orders": False,
+        }
 
 
 def test_replicas_that_may_be_elected_are_told() -> None:
