@@ -87,14 +87,13 @@ def steps(profile: Profile, first_seed: int, *, jobs: int, turn: int | None = No
     def step(title: str, command: str, parts: str, *, minutes_max: float, waits: bool = False) -> Step:
         return Step(title, ("-m", *command.split()), tuple(parts.split()), minutes_max, waits)
 
+    def sized(title: str, command: str, part: str, *, minutes_ci: float = 6, waits: bool = False) -> Step:
+        size, minutes_max = ("full", 60) if is_full else ("ci", minutes_ci)
+        return step(title, f"{command} --size {size}", part, minutes_max=minutes_max, waits=waits)
+
     def on_real_processes(family: str) -> Step:
-        return step(
-            f"{FAMILIES[family]}, on real processes",
-            f"tests.faults.{family} --size {'full' if is_full else 'ci'}",
-            f"real-{family}",
-            minutes_max=60 if is_full else 6,
-            waits=family not in MEASURED,
-        )
+        title, is_measured = f"{FAMILIES[family]}, on real processes", family in MEASURED
+        return sized(title, f"tests.faults.{family}", f"real-{family}", waits=not is_measured)
 
     def of_nemesis(title: str, flags: str, part: str) -> Step:
         return step(
@@ -115,25 +114,19 @@ def steps(profile: Profile, first_seed: int, *, jobs: int, turn: int | None = No
             "--transactions",
             "tier-c-transactions",
         ),
-        step(
+        sized(
             "each order billed once and no money missing, on real processes",
-            f"tests.faults.exactly_once --size {'full' if is_full else 'ci'}",
+            "tests.faults.exactly_once",
             "real-exactly_once",
-            minutes_max=60 if is_full else 6,
         ),
     ]
     longest = [
-        step(
-            "a consumer group of stock clients, on real processes",
-            f"tests.faults.groups --size {'full' if is_full else 'ci'}",
-            "real-groups",
-            minutes_max=60 if is_full else 6,
-        ),
-        step(
+        sized("a consumer group of stock clients, on real processes", "tests.faults.groups", "real-groups"),
+        sized(
             "the last release and this one side by side, on real processes",
-            f"tests.upgrade.matrix --size {'full' if is_full else 'ci'} --seed {first}",
+            f"tests.upgrade.matrix --seed {first}",
             "upgrade",
-            minutes_max=60 if is_full else 10,
+            minutes_ci=10,
         ),
     ]
     planned = [
@@ -208,11 +201,10 @@ def steps(profile: Profile, first_seed: int, *, jobs: int, turn: int | None = No
             minutes_max=30 if is_full else 10,
             waits=True,
         ),
-        step(
+        sized(
             "damaged files of a minority, on real processes",
-            f"tests.faults.minority --size {'full' if is_full else 'ci'}",
+            "tests.faults.minority",
             "real-minority",
-            minutes_max=60 if is_full else 6,
             waits=True,
         ),
         *of_turn(list(map(on_real_processes, sorted(ON_REAL_PROCESSES, key=MEASURED.__contains__))), turn),
