@@ -34,12 +34,18 @@ TESTS = ("tests/unit/dataplane", "tests/unit/controller", "tests/unit/coordinato
 REASONS = Path(__file__).with_name("reasons")
 
 
+def source_files() -> list[str]:
+    """Return the files that are mutated, from the root."""
+    return [
+        str(path.relative_to(ROOT)) for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py"))
+    ]
+
+
 def all_mutants() -> list[Mutant]:
     return [
         mutant
-        for folder in FOLDERS
-        for path in sorted((ROOT / folder).glob("*.py"))
-        for mutant in mutants_of(str(path.relative_to(ROOT)), path.read_text(encoding="utf-8"))
+        for file in source_files()
+        for mutant in mutants_of(file, (ROOT / file).read_text(encoding="utf-8"))
     ]
 
 

@@ -113,19 +113,20 @@ class _Site:
 
 def _sites(tree: ast.Module) -> Iterator[tuple[Function, str, ast.stmt, _Site]]:
     """(function, its qualified name, statement, change) in the order of the file."""
-    for function, name in _functions(tree.body, ""):
+    for function, name in functions(tree.body):
         for block in _blocks(function.body):
             for index, statement in enumerate(block):
                 for site in _of_statement(block, index):
                     yield function, name, statement, site
 
 
-def _functions(body: list[ast.stmt], prefix: str) -> Iterator[tuple[Function, str]]:
+def functions(body: list[ast.stmt], prefix: str = "") -> Iterator[tuple[Function, str]]:
+    """Return the outermost functions of a module, or of a class in it, each with its qualified name."""
     for node in body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node, prefix + node.name
         elif isinstance(node, ast.ClassDef):
-            yield from _functions(node.body, f"{prefix}{node.name}.")
+            yield from functions(node.body, f"{prefix}{node.name}.")
 
 
 def _blocks(body: list[ast.stmt]) -> Iterator[list[ast.stmt]]:

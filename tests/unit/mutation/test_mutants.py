@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import ast
+import fnmatch
 from pathlib import Path
 from types import FunctionType
 
 import pytest
 
-from tests.mutation.__main__ import drawn, is_explained, read_reasons, summary
-from tests.mutation.forked import HANGS, KILLED, SURVIVED, UNSEEN, Verdict
-from tests.mutation.mutants import Mutant, mutants_of, mutated_code
+from tests.mutation.__main__ import drawn, is_explained, read_reasons, source_files, summary
+from tests.mutation.forked import HANGS, KILLED, ROOT, SURVIVED, UNSEEN, Verdict
+from tests.mutation.mutants import Mutant, functions, mutants_of, mutated_code
 
 SOURCE = '''
 BOUND = 7
@@ -138,3 +140,21 @@ def test_a_reason_may_stand_for_a_whole_kind() -> None:
     assert not is_explained(
         name, ["box.py Box.last: *", "box.py Box.first: self._all[1] *", "box.py Box.first:"]
     )
+
+
+def test_files_in_subfolders_are_mutated() -> None:
+    assert {
+        "dataplane/core/isr.py",
+        "dataplane/core/compaction/known.py",
+        "coordinator/core/groups/consumer/groups.py",
+    } < set(source_files())
+
+
+def test_each_reason_names_a_file_and_a_function_that_exist() -> None:
+    there = {
+        f"{file} {name}"
+        for file in source_files()
+        for _, name in functions(ast.parse((ROOT / file).read_text(encoding="utf-8")).body)
+    }
+    named = {reason.partition(": ")[0] for reason in read_reasons()}
+    assert [each for each in sorted(named - there) if not fnmatch.filter(there, each)] == []
