@@ -17,10 +17,9 @@ from __future__ import annotations
 
 import struct
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
-from itertools import chain, repeat
+from itertools import repeat
 from operator import attrgetter
 from typing import NamedTuple, TypeAlias, TypeVar
 from uuid import UUID
@@ -31,6 +30,7 @@ from coordinator.core.group_records import (
     NewerGroupRecord,
     UnreadableGroupRecord,
 )
+from coordinator.core.topic_partitions import PartitionsByTopic, StampedPartitions, by_topic
 from springtide.levels import NEWEST, RELEASES
 from springtide.wire.primitives import (
     RESPONSE_ELEMENTS_MAX,
@@ -58,19 +58,6 @@ _PRESENT = 1
 """The first byte of a structure that could be null."""
 _TOPIC_BYTES_MIN = 18
 _PROTOCOL_BYTES_MIN = 3
-
-
-class TopicIdPartition(NamedTuple):
-    topic_id: UUID
-    partition: int
-
-
-Partitions: TypeAlias = frozenset[TopicIdPartition]
-PartitionsByTopic: TypeAlias = Mapping[UUID, tuple[int, ...]]
-"""Of each topic its partitions, sorted, and none without. So targets are: all those of a group have as many
-partitions as there are, and a value for each costs ten times as much."""
-StampedPartitions: TypeAlias = Mapping[TopicIdPartition, int]
-"""Of each partition the epoch at which its member got it (KIP-1251)."""
 
 
 class GroupEpoch(NamedTuple):
@@ -139,31 +126,6 @@ ConsumerValue: TypeAlias = (
 )
 
 
-def by_topic(partitions: Iterable[TopicIdPartition]) -> dict[UUID, tuple[int, ...]]:
-    """Return partitions by topic, both sorted."""
-    found: defaultdict[int, set[int]] = defaultdict(set)  # an UUID's own hash is slow
-    for topic_id, partition in partitions:
-        found[topic_id.int].add(partition)
-    return {_one_of(topic_id): tuple(sorted(own)) for topic_id, own in sorted(found.items())}
-
-
-def each_partition(partitions: PartitionsByTopic) -> Iterator[TopicIdPartition]:
-    return chain.from_iterable(partitions_of(topic_id, own) for topic_id, own in partitions.items())
-
-
-def partitions_of(topic_id: UUID, numbers: Iterable[int]) -> Iterator[TopicIdPartition]:
-    """Yield partitions of a topic. A call of the class for each would take twice as long, and members may
-    have tens of thousands."""
-    topic_id = _one_of(topic_id.int)
-    return map(partial(tuple.__new__, TopicIdPartition), zip(repeat(topic_id), numbers))
-
-
-@lru_cache(maxsize=10_000)
-def _one_of(topic_id: int) -> UUID:
-    """Return an id as the same object each time: partitions of it are compared without a call."""
-    return UUID(int=topic_id)
-
-
 # --- writing ---------------------------------------------------------------------------------------
 
 
@@ -215,13 +177,11 @@ def _encode_target(value: PartitionsByTopic) -> bytes:
 def _encode_current(value: CurrentAssignment) -> bytes:
     out = bytearray(_CURRENT_HEAD.pack(_VERSION, value.epoch, value.previous_epoch, value.state))
     for stamped in (value.assigned, value.revoking):
-        topics: defaultdict[int, dict[int, int]] = defaultdict(dict)  # an UUID's own hash is slow
-        for (topic_id, partition), epoch in stamped.items():
-            topics[topic_id.int][partition] = epoch
-        write_count(out, len(topics), is_flexible=True)
-        for number, epochs in sorted(topics.items()):
+        write_count(out, len(stamped), is_flexible=True)
+        for topic_id in _sorted(stamped):
+            epochs = stamped[topic_id]
             partitions = sorted(epochs)
-            _write_topic(out, _one_of(number), partitions)
+            _write_topic(out, topic_id, partitions)
             tagged = bytearray()
             _write_numbers(tagged, [epochs[one] for one in partitions])
             _write_tag(out, tagged)
@@ -351,14 +311,12 @@ def _read_classic(reader: Reader) -> ClassicMember | None:
 
 
 def _read_target(reader: Reader) -> PartitionsByTopic:
-    found: dict[UUID, tuple[int, ...]] = {}
+    found = []
     for _ in range(reader.present_array_count(is_flexible=True, element_bytes_min=_TOPIC_BYTES_MIN)):
-        topic_id, partitions = _read_topic(reader)
-        if partitions:
-            found[topic_id] = tuple(sorted({*found.get(topic_id, ()), *partitions}))
+        found.append(_read_topic(reader))
         reader.skip_tagged_fields()
     reader.skip_tagged_fields()
-    return found
+    return by_topic(found)
 
 
 def _read_current(reader: Reader) -> CurrentAssignment:
@@ -371,17 +329,16 @@ def _read_current(reader: Reader) -> CurrentAssignment:
     )
 
 
-def _read_stamped(reader: Reader, epoch: int) -> dict[TopicIdPartition, int]:
+def _read_stamped(reader: Reader, epoch: int) -> StampedPartitions:
     """Read partitions with their epochs; Kafka before KIP-1251 wrote none: then they are the member's."""
-    found: dict[TopicIdPartition, int] = {}
+    found: defaultdict[UUID, dict[int, int]] = defaultdict(dict)
     for _ in range(reader.present_array_count(is_flexible=True, element_bytes_min=_TOPIC_BYTES_MIN)):
         topic_id, partitions = _read_topic(reader)
         epochs = _read_tag(reader, _read_nullable_numbers, None)
         if epochs is not None and len(epochs) != len(partitions):
             raise MalformedRequest(f"{len(epochs)} epochs of {len(partitions)} partitions")
-        keys = partitions_of(topic_id, partitions)
-        found.update(zip(keys, epochs or repeat(epoch, len(partitions)), strict=True))
-    return found
+        found[topic_id].update(zip(partitions, epochs or repeat(epoch, len(partitions)), strict=True))
+    return {topic_id: own for topic_id, own in found.items() if own}
 
 
 def _read_pattern(reader: Reader) -> ResolvedPattern:

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from coordinator.core.consumer_group_records import Partitions, by_topic
 from coordinator.core.groups.consumer.requests import (
     DescribeConsumerGroups,
     DescribedConsumer,
     DescribedConsumerGroup,
 )
+from coordinator.core.topic_partitions import PartitionsByTopic
 from coordinator.handlers.asking import GROUPS, ask_named
 from coordinator.handlers.context import CoordinatorContext
 from springtide.levels import CONSUMER_GROUPS
@@ -108,11 +108,10 @@ def _member(view: ClusterView, member: DescribedConsumer) -> ConsumerGroupDescri
     )
 
 
-def _assignment(view: ClusterView, partitions: Partitions) -> ConsumerGroupDescribeAssignment:
+def _assignment(view: ClusterView, partitions: PartitionsByTopic) -> ConsumerGroupDescribeAssignment:
     """Return the partitions of topics that exist."""
     topics = (
-        (view.topic_by_id(topic_id_text(one.bytes)), one, numbers)
-        for one, numbers in by_topic(partitions).items()
+        (view.topic_by_id(topic_id_text(one.bytes)), one, numbers) for one, numbers in partitions.items()
     )
     return ConsumerGroupDescribeAssignment(
         topic_partitions=tuple(

@@ -7,13 +7,12 @@ checks is Kafka's.
 from __future__ import annotations
 
 from functools import lru_cache
-from itertools import chain
 
 from msgspec.structs import replace
 
-from coordinator.core.consumer_group_records import Partitions, by_topic, partitions_of
 from coordinator.core.groups.consumer.checks import HeartbeatRefusal, refusal_of
 from coordinator.core.groups.consumer.requests import ConsumerHeartbeat, ConsumerHeartbeatReply
+from coordinator.core.topic_partitions import PartitionsByTopic, by_topic
 from coordinator.handlers.asking import TOLD, shard_in
 from coordinator.handlers.context import CoordinatorContext
 from springtide.levels import CONSUMER_GROUPS
@@ -125,15 +124,11 @@ def _short(name: str) -> str:
     return repr(name[:NAME_CHARS_MAX])
 
 
-def _owned(message: ConsumerGroupHeartbeatRequest) -> Partitions | None:
+def _owned(message: ConsumerGroupHeartbeatRequest) -> PartitionsByTopic | None:
     if message.topic_partitions is None:
         return None
-    return frozenset(
-        chain.from_iterable(
-            partitions_of(topic.topic_id, topic.partitions)
-            for topic in message.topic_partitions
-            if topic.topic_id is not None
-        )
+    return by_topic(
+        (topic.topic_id, topic.partitions) for topic in message.topic_partitions if topic.topic_id is not None
     )
 
 
@@ -149,7 +144,7 @@ def _response(reply: ConsumerHeartbeatReply) -> ConsumerGroupHeartbeatResponse:
         assignment = ConsumerGroupHeartbeatAssignment(
             topic_partitions=tuple(
                 ConsumerGroupHeartbeatAssignmentTopicPartitions(topic_id=topic_id, partitions=partitions)
-                for topic_id, partitions in by_topic(reply.assigned).items()
+                for topic_id, partitions in reply.assigned.items()
             )
         )
     return ConsumerGroupHeartbeatResponse(

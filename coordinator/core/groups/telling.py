@@ -10,6 +10,7 @@ from coordinator.core.groups.consumer.state import AWAY, ConsumerGroup, Member, 
 from coordinator.core.groups.history import ID_CHARS_MAX, CauseKind, NotedRebalance
 from coordinator.core.groups.registry import Registry
 from coordinator.core.groups.state import ClassicGroup, GroupMember, GroupState
+from coordinator.core.topic_partitions import count
 from springtide.contract.groups import (
     AWAITED_TOLD_MAX,
     AwaitedStep,
@@ -114,8 +115,8 @@ def _to_do(member: Member) -> str:
     if current.epoch == AWAY:
         return "to come back, as a static member"
     if current.state == MemberState.UNREVOKED_PARTITIONS:
-        return f"to give up {len(current.revoking)} partitions, from host {host}"
+        return f"to give up {count(current.revoking)} partitions, from host {host}"
     if current.state == MemberState.UNRELEASED_PARTITIONS:
-        missing = sum(map(len, member.target.values())) - len(current.assigned)
+        missing = count(member.target) - count(current.assigned)
         return f"to get {missing} partitions that others had, with its next heartbeat from host {host}"
     return f"to take its new assignment with its next heartbeat, from host {host}"

@@ -61,7 +61,7 @@ def has_heard(cluster: ClusterInProcess) -> bool:
     return any(
         member.current.state == MemberState.UNREVOKED_PARTITIONS
         and member_id in live
-        and (live[member_id].told or {}).keys() == member.current.assigned.keys()
+        and (live[member_id].told or {}) == member.current.assigned
         for member_id, member in group.members.items()
     )
 

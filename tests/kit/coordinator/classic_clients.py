@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import count
 
-from coordinator.core.consumer_group_records import TopicIdPartition
 from coordinator.core.groups.requests import (
     JoinedMember,
     JoinGroupReply,
@@ -20,9 +19,10 @@ from coordinator.core.groups.requests import (
     SyncGroupReply,
 )
 from coordinator.core.groups.subscription import read_subscription, write_assignment
+from coordinator.core.topic_partitions import TopicIdPartition, each_partition
 from springtide.wire.errors import ErrorCode
 from springtide.wire.questions import Place
-from tests.kit.coordinator.consumer_desk import REBALANCE_MS, ConsumerDesk, metadata
+from tests.kit.coordinator.consumer_desk import REBALANCE_MS, ConsumerDesk, grouped, metadata
 from tests.kit.coordinator.group_desk import GROUP, SESSION_MS
 
 JOIN, SYNC, STABLE = "join", "sync", "stable"
@@ -108,7 +108,7 @@ class ClassicClient:
         if self.step == JOIN and not self.giving_up:
             self.said, self.called_ms = self.topics, None
             name = "range" if self.is_eager else "cooperative-sticky"
-            said = metadata(*self.topics, owned=desk.named(self.owned))
+            said = metadata(*self.topics, owned=desk.named(grouped(self.owned)))
             token = desk.start_join(
                 self.member_id,
                 new_id=f"{self.name}-{next(self.numbers)}",
@@ -152,7 +152,7 @@ class ClassicClient:
                 self.member_id = reply.member_id
             case SyncGroupReply(error=ErrorCode.NONE):
                 self.last_ok_ms = answered_ms
-                self._take(set(self.desk.assigned[token]))
+                self._take({*each_partition(self.desk.assigned[token])})
             case MemberHeartbeatReply(error=ErrorCode.NONE):
                 self.last_ok_ms = self.was_sent_ms
             case ErrorCode():  # of the runtime

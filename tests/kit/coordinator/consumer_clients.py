@@ -5,11 +5,11 @@ from __future__ import annotations
 from itertools import count
 from typing import Any
 
-from coordinator.core.consumer_group_records import TopicIdPartition
 from coordinator.core.groups.consumer.requests import JOINING, LEAVING, ConsumerHeartbeatReply
 from coordinator.core.groups.consumer.state import AWAY
+from coordinator.core.topic_partitions import PartitionsByTopic, TopicIdPartition, each_partition
 from springtide.wire.errors import ErrorCode
-from tests.kit.coordinator.consumer_desk import REBALANCE_MS, ConsumerDesk
+from tests.kit.coordinator.consumer_desk import REBALANCE_MS, ConsumerDesk, grouped
 
 BEAT_MS = 5_000
 
@@ -55,8 +55,8 @@ class ConsumerClient:
         self.epoch = JOINING
         self.owned: set[TopicIdPartition] = set()
         self.told: set[TopicIdPartition] | None = None
-        self.shown: frozenset[TopicIdPartition] | None = None
-        self._shown_before: frozenset[TopicIdPartition] | None = None
+        self.shown: PartitionsByTopic | None = None
+        self._shown_before: PartitionsByTopic | None = None
         self.giving_up: set[TopicIdPartition] = set()
         self.told_ms = 0
         self.last_ok_ms = 0
@@ -107,8 +107,9 @@ class ConsumerClient:
         }
         if self.must_say_all:
             said["rebalance_timeout_ms"] = REBALANCE_MS
-        if self.must_say_all or self.owned != self.shown:
-            said["owned"] = self.shown = frozenset(self.owned)
+        owned = grouped(self.owned)
+        if self.must_say_all or owned != self.shown:
+            said["owned"] = self.shown = owned
         return said
 
     def hear(self, reply: object) -> None:
@@ -129,7 +130,7 @@ class ConsumerClient:
             self.epoch = reply.member_epoch
             self.last_ok_ms = self.was_sent_ms
             if reply.assigned is not None:
-                self._take(set(reply.assigned))
+                self._take({*each_partition(reply.assigned)})
 
     def _take(self, assigned: set[TopicIdPartition]) -> None:
         if not self.giving_up and self.owned - assigned:

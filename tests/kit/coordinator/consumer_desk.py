@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
-from coordinator.core.consumer_group_records import Partitions, TopicIdPartition, each_partition
 from coordinator.core.groups.consumer.assigning import KnownTopic, TargetQuestion
 from coordinator.core.groups.consumer.groups import LiveGroup
 from coordinator.core.groups.consumer.patterns import Pattern, PatternQuestion
@@ -25,12 +24,13 @@ from coordinator.core.groups.requests import JoinGroupReply, JoinProtocol, SyncG
 from coordinator.core.groups.subscription import read_assignment, write_assignment
 from coordinator.core.groups.telling import told_of
 from coordinator.core.machine import RequestReply, StepOutcome
+from coordinator.core.topic_partitions import PartitionsByTopic, TopicIdPartition, by_topic
 from springtide.contract.groups import GroupRebalance
 from springtide.wire.errors import ErrorCode
 from tests.kit.coordinator.group_desk import GROUP, GroupDesk
 
 REBALANCE_MS = 60_000
-NOTHING: Partitions = frozenset()
+NOTHING: PartitionsByTopic = {}
 
 
 def topic(name: str, partitions: int, number: int = 0) -> KnownTopic:
@@ -38,8 +38,16 @@ def topic(name: str, partitions: int, number: int = 0) -> KnownTopic:
     return KnownTopic(name, UUID(int=(number << 64) + int.from_bytes(name.encode())), partitions)
 
 
-def some(of: KnownTopic, *partitions: int) -> Partitions:
-    return frozenset(TopicIdPartition(of.topic_id, partition) for partition in partitions)
+def some(of: KnownTopic, *partitions: int) -> PartitionsByTopic:
+    return {of.topic_id: partitions}
+
+
+def every(*topics: KnownTopic) -> PartitionsByTopic:
+    return {one.topic_id: tuple(range(one.partitions)) for one in topics}
+
+
+def grouped(partitions: Iterable[TopicIdPartition]) -> PartitionsByTopic:
+    return by_topic((one.topic_id, (one.partition,)) for one in partitions)
 
 
 def metadata(*topics: str, owned: Iterable[tuple[str, int]] = (), version: int = 3) -> bytes:
@@ -65,7 +73,7 @@ class ConsumerDesk(GroupDesk):
         self.is_thinking = False
         self.denied: set[tuple[str, str]] = set()
         self.answered_ms: dict[int, int] = {}
-        self.assigned: dict[int, Partitions] = {}
+        self.assigned: dict[int, PartitionsByTopic] = {}
         self.spread: dict[str, int] = {}
         super().__init__(options)
 
@@ -140,17 +148,22 @@ class ConsumerDesk(GroupDesk):
     # --- members of the classic protocol -----------------------------------------------------------
 
     def start_join_classic(
-        self, member_id: str = "", *topics: str, owned: Partitions = NOTHING, name: str = "range", **said: Any
+        self,
+        member_id: str = "",
+        *topics: str,
+        owned: PartitionsByTopic = NOTHING,
+        name: str = "range",
+        **said: Any,
     ) -> int:
         said_of_it = metadata(*(topics or ("t",)), owned=self.named(owned))
         return self.start_join(member_id, protocols=(JoinProtocol(name, said_of_it),), **said)
 
     def join_classic(
-        self, member_id: str = "", *topics: str, owned: Partitions = NOTHING, **said: Any
+        self, member_id: str = "", *topics: str, owned: PartitionsByTopic = NOTHING, **said: Any
     ) -> JoinGroupReply:
         return self.joined(self.start_join_classic(member_id, *topics, owned=owned, **said))
 
-    def form_classic(self, assignments: dict[str, Partitions], **said: Any) -> int:
+    def form_classic(self, assignments: dict[str, PartitionsByTopic], **said: Any) -> int:
         """Bring a stable classic group about whose members are assigned these partitions; return its
         generation."""
         tokens = [self.start_join_classic(new_id=name, **said) for name in assignments]
@@ -162,22 +175,21 @@ class ConsumerDesk(GroupDesk):
             self.start_sync(name, generation_id, told)
         return generation_id
 
-    def sync_classic(self, member_id: str, generation_id: int, **said: Any) -> Partitions:
+    def sync_classic(self, member_id: str, generation_id: int, **said: Any) -> PartitionsByTopic:
         reply = self.synced(self.start_sync(member_id, generation_id, **said))
         assert reply.error is ErrorCode.NONE, reply.error
         return self.told(reply)
 
-    def told(self, reply: SyncGroupReply) -> Partitions:
+    def told(self, reply: SyncGroupReply) -> PartitionsByTopic:
         """Return what a member is told to consume."""
         assignment = read_assignment(reply.assignment)
         assert assignment is not None
-        return frozenset(
-            TopicIdPartition(self.topics[name].topic_id, number) for name, number in assignment.partitions
-        )
+        return by_topic((self.topics[name].topic_id, (number,)) for name, number in assignment.partitions)
 
-    def named(self, partitions: Iterable[TopicIdPartition]) -> list[tuple[str, int]]:
+    def named(self, partitions: PartitionsByTopic) -> list[tuple[str, int]]:
         names = {one.topic_id: one.name for one in self.topics.values()}
-        return [(names[one.topic_id], one.partition) for one in partitions if one.topic_id in names]
+        known = ((names[topic_id], own) for topic_id, own in partitions.items() if topic_id in names)
+        return [(name, partition) for name, own in known for partition in own]
 
     # --- the group ---------------------------------------------------------------------------------
 
@@ -190,8 +202,14 @@ class ConsumerDesk(GroupDesk):
     def member(self, member_id: str) -> Member:
         return self.group.members[member_id]
 
-    def target(self, member_id: str) -> Partitions:
-        return frozenset(each_partition(self.member(member_id).target))
+    def target(self, member_id: str) -> PartitionsByTopic:
+        return self.member(member_id).target
+
+    def assigned_to(self, member_id: str) -> PartitionsByTopic:
+        return by_topic(self.member(member_id).current.assigned.items())
+
+    def revoking(self, member_id: str) -> PartitionsByTopic:
+        return by_topic(self.member(member_id).current.revoking.items())
 
     @property
     def live(self) -> LiveGroup:

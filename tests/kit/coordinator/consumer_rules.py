@@ -6,12 +6,14 @@ K3 (what clients believe), K5 (it comes to rest) and K8 (commits) are the walk's
 
 from __future__ import annotations
 
-from coordinator.core.consumer_group_records import ConsumerMember, TopicIdPartition, each_partition
+from coordinator.core.consumer_group_records import ConsumerMember
 from coordinator.core.groups.consumer.draft import GroupDraft
 from coordinator.core.groups.consumer.state import AWAY, FIRST_EPOCH, ConsumerGroup
 from coordinator.core.groups.consumer.store import bytes_of
 from coordinator.core.groups.consumer.targets import preferred_assignor
 from coordinator.core.groups.registry import Registry
+from coordinator.core.topic_partitions import TopicIdPartition, each_partition
+from tests.kit.coordinator.consumer_desk import every
 
 
 def check_consumers(registry: Registry) -> None:
@@ -60,11 +62,12 @@ def check_owners(group: ConsumerGroup) -> None:
     owners: dict[TopicIdPartition, str] = {}
     for member_id, member in group.members.items():
         current = member.current
-        assert not current.assigned.keys() & current.revoking.keys(), "I30: both assigned and to be given up"
-        for partition in (*current.assigned, *current.revoking):
+        for partition in (*each_partition(current.assigned), *each_partition(current.revoking)):
             assert partition not in owners, f"I30: {owners[partition]} and {member_id} have {partition}"
             owners[partition] = member_id
-    assert owners == group.owners, "I30: the index of owners is wrong"
+    indexed = {one: group.owners[one.topic_id][one.partition] for one in each_partition(group.owners)}
+    assert owners == indexed, "I30: the index of owners is wrong"
+    assert all(group.owners.values()), "I30: a topic without owners is kept"
 
 
 def check_epochs(group: ConsumerGroup) -> None:
@@ -76,7 +79,8 @@ def check_epochs(group: ConsumerGroup) -> None:
     for member_id, member in group.members.items():
         epoch = member.current.epoch
         assert epoch == AWAY or FIRST_EPOCH <= epoch <= group.target.epoch, f"K1: {member_id} is at {epoch}"
-        for stamp in (*member.current.assigned.values(), *member.current.revoking.values()):
+        of_topics = (*member.current.assigned.values(), *member.current.revoking.values())
+        for stamp in (stamp for own in of_topics for stamp in own.values()):
             assert stamp <= max(epoch, 0), f"K2: {member_id} got something at {stamp}, and is at {epoch}"
         is_behind = epoch < group.epoch
         assert is_behind or not member.current.revoking, f"K1: {member_id} has yet to give something up"
@@ -94,7 +98,7 @@ def check_target(registry: Registry, group: ConsumerGroup) -> None:
     }
     given = [one for member in group.members.values() for one in each_partition(member.target)]
     assert len(given) == len(set(given)), "K4: a partition is in two targets"
-    wanted = {one for topics in subscribed.values() for topic in topics for one in topic.all()}
+    wanted = {one for topics in subscribed.values() for one in each_partition(every(*topics))}
     assert set(given) == wanted, "K4: the target has not all partitions, or others"
     for member_id, member in group.members.items():
         topic_ids = {topic.topic_id for topic in subscribed[member_id]}

@@ -15,15 +15,15 @@ from typing import TypeAlias
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from coordinator.core.consumer_group_records import each_partition
 from coordinator.core.groups.consumer.groups import NextStep, NextTarget
 from coordinator.core.groups.consumer.state import ConsumerGroupState
 from coordinator.core.groups.requests import OffsetPlace, OffsetsReply, OffsetToCommit
 from coordinator.core.groups.state import GroupState
+from coordinator.core.topic_partitions import each_partition
 from springtide.wire.errors import ErrorCode
 from tests.kit.coordinator.classic_clients import STABLE, ClassicClient
 from tests.kit.coordinator.consumer_clients import BEAT_MS, ConsumerClient
-from tests.kit.coordinator.consumer_desk import REBALANCE_MS, ConsumerDesk, topic
+from tests.kit.coordinator.consumer_desk import REBALANCE_MS, ConsumerDesk, every, grouped, topic
 from tests.kit.coordinator.consumer_rules import check_consumers
 from tests.kit.coordinator.group_desk import GROUP
 from tests.kit.coordinator.group_walk import check_replay, compacted, replayed
@@ -281,10 +281,8 @@ class ConsumerWalk(RuleBasedStateMachine):
             return
         if not 0 < member.current.previous_epoch < member.current.epoch:
             return
-        foreign = {
-            one for known in desk.topics.values() for one in known.all()
-        } - member.current.assigned.keys()
-        said = {"owned": frozenset(foreign), "instance_id": client.instance_id}
+        foreign = {*each_partition(every(*desk.topics.values()))} - {*each_partition(member.current.assigned)}
+        said = {"owned": grouped(foreign), "instance_id": client.instance_id}
         if foreign:
             error = desk.error(client.member_id, member.current.previous_epoch, **said)
             assert error is ErrorCode.FENCED_MEMBER_EPOCH, "a member that lost its way goes on"
@@ -375,7 +373,9 @@ class ConsumerWalk(RuleBasedStateMachine):
                 assert one not in seen, f"K3: {seen[one]} and {client.name} consume {one}"
                 seen[one] = client.name
             member = members.get(client.member_id)
-            has = set() if member is None else {*member.current.assigned, *member.current.revoking}
+            has: set[object] = set()
+            if member is not None:
+                has.update(each_partition(member.current.assigned), each_partition(member.current.revoking))
             if members or isinstance(client, ConsumerClient):
                 assert client.believes <= has, f"K3: {client.name} consumes what it does not have"
 

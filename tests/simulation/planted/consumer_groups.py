@@ -3,17 +3,15 @@ random walk of members hunts them (tests/kit/coordinator/consumer_walk.py)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
+from uuid import UUID
 
 from coordinator.core.consumer_group_records import (
     ConsumerMember,
     CurrentAssignment,
-    Partitions,
-    TopicIdPartition,
-    each_partition,
 )
 from coordinator.core.group_records import ConsumerRecord
 from coordinator.core.groups import machine, offsets
@@ -42,6 +40,7 @@ from coordinator.core.groups.requests import CommitOffsets, SyncGroup
 from coordinator.core.groups.state import ClassicGroup
 from coordinator.core.groups.subscription import MemberAssignment, Subscription, read_subscription
 from coordinator.core.machine import ShardRecord
+from coordinator.core.topic_partitions import PartitionsByTopic, epoch_of, stamp
 from springtide.wire.errors import ErrorCode
 from tests.simulation.planted.plant import Patches, plant
 
@@ -49,6 +48,7 @@ _plant = partial(plant, walks="consumer groups", seeds_max=40)
 
 AWAY = leaving._away
 NEXT = reconcile._next
+SHOWS = reconcile.shows
 CHECK_EPOCH = heartbeat._check_epoch
 TAKE_OVER = heartbeat.take_over
 ADVANCE = heartbeat.advance
@@ -62,16 +62,16 @@ PLACE = Placing._place
 
 @_plant(breaks="I30", seen="what a member has yet to give up is given to the next (crabka#521)")
 def what_is_to_be_given_up_is_free() -> Patches:
-    def lets_go(self: GroupDraft, partition: TopicIdPartition, to: str) -> bool:
-        owner = self.group.owners[partition]
-        return owner == to or partition in self.group.members[owner].current.revoking
+    def lets_go(self: GroupDraft, owner: str, topic_id: UUID, partition: int, to: str) -> bool:
+        revoking = self.group.members[owner].current.revoking
+        return owner == to or epoch_of(revoking, topic_id, partition) is not None
 
     return [(GroupDraft, "_lets_go", lets_go)]
 
 
 @_plant(breaks="I30", seen="the target's epoch is told before the member has given up what it had to")
 def the_epoch_rises_before_the_revocation() -> Patches:
-    def next_of(current: CurrentAssignment, goal: Goal, owned: Partitions | None) -> CurrentAssignment:
+    def next_of(current: CurrentAssignment, goal: Goal, owned: PartitionsByTopic | None) -> CurrentAssignment:
         after = NEXT(current, goal, owned)
         return replace(after, epoch=goal.target_epoch)
 
@@ -80,8 +80,8 @@ def the_epoch_rises_before_the_revocation() -> Patches:
 
 @_plant(breaks="I30", seen="a heartbeat without owned partitions is read as one that owns none")
 def as_before_is_read_as_nothing() -> Patches:
-    def shows(owned: Partitions | None, partitions: Iterable[TopicIdPartition]) -> bool:
-        return owned is not None and any(partition in owned for partition in partitions)
+    def shows(owned: PartitionsByTopic | None, partitions: Mapping[UUID, Iterable[int]]) -> bool:
+        return owned is not None and SHOWS(owned, partitions)
 
     return [(reconcile, "shows", shows)]
 
@@ -103,7 +103,7 @@ def the_epoch_before_is_not_compared_with_what_is_shown() -> Patches:
 )
 def a_late_repeat_gives_partitions_up() -> Patches:
     def reconcile_as_shown(
-        current: CurrentAssignment, goal: Goal, owned: Partitions | None
+        current: CurrentAssignment, goal: Goal, owned: PartitionsByTopic | None
     ) -> CurrentAssignment:
         return RECONCILE(current, goal, SHOWN[-1])
 
@@ -116,7 +116,7 @@ def a_late_repeat_gives_partitions_up() -> Patches:
     return [(heartbeat, "reconcile", reconcile_as_shown), (heartbeat, "_beat", beat)]
 
 
-SHOWN: list[Partitions | None] = []
+SHOWN: list[PartitionsByTopic | None] = []
 BEAT = heartbeat._beat
 
 
@@ -239,7 +239,7 @@ def a_classic_member_is_told_its_target() -> Patches:
     def assigned(
         registry: Registry, turn: Turn, request: SyncGroup, group: ConsumerGroup, member: Member
     ) -> object:
-        current = replace(member.current, assigned=dict.fromkeys(each_partition(member.target), 0))
+        current = replace(member.current, assigned=stamp(member.target, 0))
         return ASSIGNED(registry, turn, request, group, member._replace(current=current))
 
     return [(classic_members, "_assigned", assigned)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from coordinator.core.consumer_group_records import each_partition
 from coordinator.core.groups.consumer.groups import NextTarget
 from coordinator.core.groups.consumer.requests import (
     DescribeConsumerGroups,
@@ -13,6 +12,7 @@ from coordinator.core.groups.consumer.requests import (
 from coordinator.core.groups.consumer.state import ConsumerGroup, ConsumerGroupState
 from coordinator.core.groups.consumer.targets import preferred_assignor
 from coordinator.core.groups.registry import Registry, Turn
+from coordinator.core.topic_partitions import by_topic
 from springtide.wire.errors import ErrorCode
 
 
@@ -39,8 +39,8 @@ def _describe(registry: Registry, group_id: str) -> DescribedConsumerGroup:
                 member_id,
                 member.current.epoch,
                 member.about,
-                frozenset(member.current.assigned),
-                frozenset(each_partition(member.target)),
+                by_topic(member.current.assigned.items()),
+                member.target,
             )
             for member_id, member in sorted(group.members.items())
         ),

@@ -14,16 +14,13 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from coordinator.core.consumer_group_records import PartitionsByTopic, TopicIdPartition
+from coordinator.core.topic_partitions import PartitionsByTopic
 
 
 class KnownTopic(NamedTuple):
     name: str
     topic_id: UUID
     partitions: int
-
-    def all(self) -> list[TopicIdPartition]:
-        return [TopicIdPartition(self.topic_id, partition) for partition in range(self.partitions)]
 
 
 class Subscriber(NamedTuple):

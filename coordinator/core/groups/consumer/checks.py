@@ -43,7 +43,7 @@ def _fault_of(request: ConsumerHeartbeat, options: GroupOptions) -> str:
         fault = "only a static member can leave for a while"
     elif epoch == JOINING and request.rebalance_timeout_ms == -1:
         fault = "a member that joins has a rebalance timeout"
-    elif epoch == JOINING and request.owned != frozenset():
+    elif epoch == JOINING and request.owned != {}:
         fault = "a member that joins owns no partition"
     elif epoch == JOINING and request.topics is None and not request.pattern:
         fault = "a member that joins subscribes topics or a pattern"

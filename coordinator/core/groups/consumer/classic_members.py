@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from coordinator.core.consumer_group_records import ClassicMember, ConsumerMember, each_partition
+from coordinator.core.consumer_group_records import ClassicMember, ConsumerMember
 from coordinator.core.groups.consumer import causes
 from coordinator.core.groups.consumer.downgrade import downgrade, is_calm, may_downgrade
 from coordinator.core.groups.consumer.draft import GroupDraft
@@ -40,6 +40,7 @@ from coordinator.core.groups.requests import (
 )
 from coordinator.core.groups.state import CONSUMER_TYPE
 from coordinator.core.groups.subscription import Subscription, read_subscription, write_assignment
+from coordinator.core.topic_partitions import stamp, without
 from springtide.wire.errors import ErrorCode
 
 # --- JoinGroup -------------------------------------------------------------------------------------
@@ -200,9 +201,10 @@ def _can_go_on(group: ConsumerGroup, member_id: str, member: Member) -> bool:
     current = member.current
     if current.epoch < group.target.epoch or current.state == MemberState.UNREVOKED_PARTITIONS:
         return True
-    wanted = (one for one in each_partition(member.target) if one not in current.assigned)
-    is_waiting = current.state == MemberState.UNRELEASED_PARTITIONS
-    return is_waiting and all(group.owners.get(one) in (None, member_id) for one in wanted)
+    if current.state != MemberState.UNRELEASED_PARTITIONS:
+        return False
+    wanted = without(stamp(member.target, current.epoch), current.assigned)
+    return GroupDraft(group).free_for(member_id, wanted) == wanted
 
 
 def _call(registry: Registry, turn: Turn, group_id: str, member_id: str, member: Member) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from coordinator.core.consumer_group_records import TopicIdPartition
+from uuid import UUID
+
 from coordinator.core.groups.consumer.groups import ConsumerGroups
 from coordinator.core.groups.consumer.state import ConsumerGroup, Member
 from coordinator.core.groups.consumer.store import ConsumerStore
 from coordinator.core.groups.requests import CommitOffsets, CommitPendingOffsets, GroupPlaces, OffsetPlace
+from coordinator.core.topic_partitions import epoch_of, merged
 from springtide.wire.errors import ErrorCode
 
 
@@ -32,11 +34,10 @@ def check_member_epoch(
         return ErrorCode.NONE
     if not 0 <= member_epoch < current.epoch:
         return stale(member)
+    has = merged(current.assigned, current.revoking)
     for asked in request.offsets:
-        partition = _partition(consumers, asked.place)
-        since = (
-            None if partition is None else current.assigned.get(partition, current.revoking.get(partition))
-        )
+        topic_id = _topic_id(consumers, asked.place)
+        since = None if topic_id is None else epoch_of(has, topic_id, asked.place.partition)
         if since is None or since > member_epoch:
             return stale(member)
     return ErrorCode.NONE
@@ -61,9 +62,6 @@ def stale(member: Member) -> ErrorCode:
     return ErrorCode.ILLEGAL_GENERATION if is_classic else ErrorCode.STALE_MEMBER_EPOCH
 
 
-def _partition(consumers: ConsumerGroups, place: OffsetPlace) -> TopicIdPartition | None:
-    topic_id = place.topic_id
-    if topic_id is None:
-        known = (consumers.topics or {}).get(place.topic)
-        topic_id = None if known is None else known.topic_id
-    return None if topic_id is None else TopicIdPartition(topic_id, place.partition)
+def _topic_id(consumers: ConsumerGroups, place: OffsetPlace) -> UUID | None:
+    known = (consumers.topics or {}).get(place.topic)
+    return place.topic_id if known is None or place.topic_id is not None else known.topic_id

@@ -19,6 +19,7 @@ from coordinator.core.groups.registry import Registry, Turn
 from coordinator.core.groups.requests import JoinProtocol
 from coordinator.core.groups.state import CONSUMER_TYPE, ClassicGroup, GroupMember, GroupState
 from coordinator.core.groups.subscription import read_subscription, write_assignment
+from coordinator.core.topic_partitions import merged
 
 
 def may_downgrade(registry: Registry, draft: GroupDraft) -> bool:
@@ -49,10 +50,10 @@ def downgrade(registry: Registry, turn: Turn, draft: GroupDraft, leader: str | N
         classic = group.members[member_id]
         subscription = read_subscription(classic.metadata(group.protocol))
         version = 0 if subscription is None else subscription.version
-        has = (*member.current.assigned, *member.current.revoking)
+        has = merged(member.current.assigned, member.current.revoking)
         classic.assignment = write_assignment(consumers.names_of(has), version)
     for member_id in draft.group.members.keys() - draft.members().keys():
-        has = tuple(held_by(draft.group.members[member_id]))
+        has = held_by(draft.group.members[member_id])
         release(group, member_id, write_assignment(consumers.names_of(has), 0), turn.wall_ms)
     for member_id in tuple(consumers.live_group(group_id).members):
         forget_member(registry, turn, group_id, member_id)

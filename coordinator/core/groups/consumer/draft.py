@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TypeAlias
+from uuid import UUID
 
 from coordinator.core.consumer_group_records import (
     ConsumerMember,
@@ -13,10 +14,10 @@ from coordinator.core.consumer_group_records import (
     GroupEpoch,
     ResolvedPattern,
     TargetEpoch,
-    TopicIdPartition,
 )
 from coordinator.core.group_records import ConsumerGroupKey, ConsumerRecord
 from coordinator.core.groups.consumer.state import ConsumerGroup, Member
+from coordinator.core.topic_partitions import StampedPartitions, epoch_of
 
 KeyedValue: TypeAlias = tuple[ConsumerGroupKey, ConsumerValue | None]
 
@@ -47,18 +48,27 @@ class GroupDraft:
         merged = {**self.group.members, **self.changed}
         return {member_id: member for member_id, member in merged.items() if member is not None}
 
-    def free_for(self, member_id: str, partitions: set[TopicIdPartition]) -> set[TopicIdPartition]:
+    def free_for(self, member_id: str, partitions: StampedPartitions) -> StampedPartitions:
         """Return those of the partitions that no other member has, or has yet to give up. What the member
         itself has yet to give up is free for it (KAFKA-16147)."""
-        free = partitions.difference(self.group.owners)
-        return free.union(one for one in partitions.difference(free) if self._lets_go(one, member_id))
+        found: dict[UUID, Mapping[int, int]] = {}
+        for topic_id, own in partitions.items():
+            free = own
+            if owners := self.group.owners.get(topic_id):
+                free = {
+                    one: epoch
+                    for one, epoch in own.items()
+                    if one not in owners or self._lets_go(owners[one], topic_id, one, member_id)
+                }
+            if free:
+                found[topic_id] = free
+        return found
 
-    def _lets_go(self, partition: TopicIdPartition, to: str) -> bool:
-        owner = self.group.owners[partition]
+    def _lets_go(self, owner: str, topic_id: UUID, partition: int, to: str) -> bool:
         if owner == to or owner not in self.changed:
             return owner == to
         member = self.changed[owner]
-        return member is None or not _holds(member.current, partition)
+        return member is None or not _holds(member.current, topic_id, partition)
 
     def topics_of(self, about: ConsumerMember) -> frozenset[str]:
         """Return the names of topics that a member subscribes."""
@@ -149,5 +159,6 @@ class GroupDraft:
         self.target = TargetEpoch(epoch, made_ms)
 
 
-def _holds(current: CurrentAssignment, partition: TopicIdPartition) -> bool:
-    return partition in current.assigned or partition in current.revoking
+def _holds(current: CurrentAssignment, topic_id: UUID, partition: int) -> bool:
+    parts = (current.assigned, current.revoking)
+    return any(epoch_of(part, topic_id, partition) is not None for part in parts)

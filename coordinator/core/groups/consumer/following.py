@@ -6,11 +6,8 @@ newer one comes before all members have reached the last.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from heapq import nsmallest
 from itertools import islice
 
-from coordinator.core.consumer_group_records import TopicIdPartition
 from coordinator.core.groups.consumer.draft import GroupDraft
 from coordinator.core.groups.consumer.groups import LiveGroup
 from coordinator.core.groups.consumer.state import AWAY, ConsumerGroup, Member, MemberState
@@ -18,12 +15,20 @@ from coordinator.core.groups.history import (
     CAUSES_KEPT_MAX,
     NOT_KNOWN,
     PARTITIONS_FOLLOWED_MAX,
-    PLACES_KEPT_MAX,
     CauseKind,
     GroupCause,
     NotedRebalance,
 )
 from coordinator.core.groups.registry import Registry, Turn
+from coordinator.core.topic_partitions import (
+    StampedPartitions,
+    TopicIdPartition,
+    count,
+    each_partition,
+    epoch_of,
+    merged,
+    without,
+)
 
 
 def note_cause(registry: Registry, turn: Turn, draft: GroupDraft, cause: GroupCause) -> None:
@@ -95,11 +100,11 @@ def follow(registry: Registry, turn: Turn, draft: GroupDraft) -> None:
     }
     for member_id, member in changed.items():
         since_ms = live.last_heard.pop(member_id, turn.wall_ms)
-        lost = set(held_by(before[member_id])).difference(held_by(member))
-        for partition in islice(lost, max(0, PARTITIONS_FOLLOWED_MAX - len(live.released))):
+        lost = without(held_by(before[member_id]), held_by(member))
+        for partition in islice(each_partition(lost), max(0, PARTITIONS_FOLLOWED_MAX - len(live.released))):
             live.released.setdefault(partition, (member_id, since_ms))
     for member_id, member in changed.items():
-        gained = set(held_by(member)).difference(held_by(before[member_id]))
+        gained = without(held_by(member), held_by(before[member_id]))
         if gained:
             _note_gained(registry, turn, live, rebalance, member_id, gained)
     for member_id, member in draft.changed.items():
@@ -120,22 +125,22 @@ def _note_gained(
     live: LiveGroup,
     rebalance: NotedRebalance | None,
     member_id: str,
-    gained: set[TopicIdPartition],
+    gained: StampedPartitions,
 ) -> None:
-    known = gained & live.released.keys()
+    known = {one for one in live.released if epoch_of(gained, *one) is not None}
     for partition in sorted(known, key=_number):
         owner, since_ms = live.released.pop(partition)
         if rebalance is not None:
             place = registry.consumers.place_of(partition)
             rebalance.note_move(place, owner, member_id, max(0, turn.wall_ms - since_ms))
-    new = len(gained) - len(known)
+    new = count(gained) - len(known)
     if rebalance is not None and new:
-        first = nsmallest(PLACES_KEPT_MAX, gained - known, key=_number)
-        rebalance.note_new((registry.consumers.place_of(one) for one in first), new, member_id)
+        others = (one for one in each_partition(gained) if one not in known)
+        rebalance.note_new(map(registry.consumers.place_of, others), new, member_id)
 
 
-def _number(partition: TopicIdPartition) -> int:
-    return partition.partition
+def _number(partition: TopicIdPartition) -> tuple[int, int]:
+    return partition.partition, partition.topic_id.int
 
 
 def _note_settled(
@@ -155,12 +160,11 @@ def _current(member: Member | None) -> object:
     return None if member is None else member.current
 
 
-def held_by(member: Member | None) -> Mapping[TopicIdPartition, int]:
+def held_by(member: Member | None) -> StampedPartitions:
     """Return what a member may consume. A static member that is away consumes nothing."""
     if member is None or member.current.epoch == AWAY:
         return {}
-    current = member.current
-    return {**current.assigned, **current.revoking} if current.revoking else current.assigned
+    return merged(member.current.assigned, member.current.revoking)
 
 
 def follow_anew(registry: Registry, turn: Turn, group: ConsumerGroup) -> None:

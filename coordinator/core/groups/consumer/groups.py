@@ -9,18 +9,19 @@ from hashlib import blake2b
 from typing import NamedTuple
 from uuid import UUID
 
-from coordinator.core.consumer_group_records import (
-    ConsumerMember,
-    Partitions,
-    StampedPartitions,
-    TopicIdPartition,
-)
+from coordinator.core.consumer_group_records import ConsumerMember
 from coordinator.core.groups.consumer.assigning import KnownTopic
 from coordinator.core.groups.consumer.draft import GroupDraft
 from coordinator.core.groups.consumer.placing import Placing
 from coordinator.core.groups.consumer.store import ConsumerStore
 from coordinator.core.groups.history import GroupCause
 from coordinator.core.groups.settling import Settling
+from coordinator.core.topic_partitions import (
+    PartitionsByTopic,
+    StampedPartitions,
+    TopicIdPartition,
+    by_topic,
+)
 from springtide.wire.questions import Place
 
 LOST_MAX = 2
@@ -209,17 +210,15 @@ class ConsumerGroups:
         is_withheld = live is not None and member_id in live.withheld
         return self.existing(about.topics if is_withheld else draft.topics_of(about))
 
-    def ids_of(self, partitions: Iterable[Place]) -> Partitions:
+    def ids_of(self, partitions: Iterable[Place]) -> PartitionsByTopic:
         """Return those of the partitions whose topics exist."""
         topics = self.topics or {}
-        return frozenset(
-            TopicIdPartition(topics[name].topic_id, number) for name, number in partitions if name in topics
-        )
+        return by_topic((topics[name].topic_id, (number,)) for name, number in partitions if name in topics)
 
-    def names_of(self, partitions: Iterable[TopicIdPartition]) -> list[Place]:
+    def names_of(self, partitions: StampedPartitions) -> list[Place]:
         """Return those of the partitions whose topics exist, by name."""
-        names = self.names
-        return [(names[one.topic_id], one.partition) for one in partitions if one.topic_id in names]
+        known = ((self.names.get(topic_id), own) for topic_id, own in partitions.items())
+        return [(name, partition) for name, own in known if name is not None for partition in own]
 
     def hash_of(self, names: Iterable[str]) -> int:
         """Return a number that changes with the topics of these names: with their ids and partitions. It is

@@ -6,16 +6,11 @@ FENCED_MEMBER_EPOCH apart, and end on most others. A member is told of what is w
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from uuid import UUID
 
-from coordinator.core.consumer_group_records import (
-    ConsumerMember,
-    CurrentAssignment,
-    Partitions,
-    StampedPartitions,
-    TopicIdPartition,
-)
+from coordinator.core.consumer_group_records import ConsumerMember, CurrentAssignment
 from coordinator.core.groups.consumer import causes
 from coordinator.core.groups.consumer.draft import GroupDraft
 from coordinator.core.groups.consumer.following import note_cause
@@ -35,6 +30,7 @@ from coordinator.core.groups.consumer.targets import assign_if_due, preferred_as
 from coordinator.core.groups.consumer.upgrade import begin, make_way
 from coordinator.core.groups.history import GroupCause
 from coordinator.core.groups.registry import Registry, Turn
+from coordinator.core.topic_partitions import PartitionsByTopic, StampedPartitions, by_topic, stamp, without
 from springtide.wire.errors import ErrorCode
 
 _STATES = tuple(MemberState)
@@ -104,7 +100,7 @@ def _take_seat(
 def take_over(draft: GroupDraft, held_by: str, member_id: str) -> None:
     """Give what a static member has, and what it is to have, to the process that comes back for it."""
     held = draft.group.members[held_by]
-    assigned = dict.fromkeys(held.current.assigned, 0)
+    assigned = stamp(held.current.assigned, 0)
     draft.changed[held_by] = None
     draft.changed[member_id] = held._replace(current=CurrentAssignment(assigned=assigned))
 
@@ -118,12 +114,12 @@ def _check_epoch(draft: GroupDraft, member_id: str, request: ConsumerHeartbeat) 
     member = draft[member_id]
     assert member is not None
     epoch, current, owned = request.member_epoch, member.current, request.owned
-    if current.state not in _STATES and owned != frozenset():
+    if current.state not in _STATES and owned != {}:
         return ErrorCode.FENCED_MEMBER_EPOCH
     if epoch in (JOINING, current.epoch):
         return ErrorCode.NONE
     is_before = epoch < current.epoch and epoch == current.previous_epoch
-    is_right = is_before and (owned is None or owned <= current.assigned.keys())
+    is_right = is_before and (owned is None or not without(stamp(owned, epoch), current.assigned))
     return ErrorCode.NONE if is_right else ErrorCode.FENCED_MEMBER_EPOCH
 
 
@@ -178,7 +174,7 @@ def advance(
     member_id: str,
     about: ConsumerMember,
     who: Who,
-    owned: Partitions | None,
+    owned: PartitionsByTopic | None,
 ) -> CurrentAssignment | None:
     """Let a member be what it says, and bring it nearer to its target; return what it has, None if there is
     no room for what it says. who: it is. owned: see `reconcile`."""
@@ -336,9 +332,13 @@ def _reply(
         member_id,
         current.epoch,
         heartbeat_ms,
-        frozenset(has) if is_told else None,
+        by_topic(has.items()) if is_told else None,
     )
 
 
-def _are_same(one: Collection[TopicIdPartition] | None, other: StampedPartitions) -> bool:
-    return one is other or (one is not None and frozenset(one) == frozenset(other))
+def _are_same(one: Mapping[UUID, Iterable[int]] | None, other: StampedPartitions) -> bool:
+    return one is other or (
+        one is not None
+        and one.keys() == other.keys()
+        and all(own.keys() == {*one[topic_id]} for topic_id, own in other.items())
+    )

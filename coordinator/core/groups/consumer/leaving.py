@@ -31,6 +31,7 @@ from coordinator.core.groups.history import GroupCause
 from coordinator.core.groups.join import rebalance, resume
 from coordinator.core.groups.options import AGAIN_MS_MIN
 from coordinator.core.groups.registry import Registry, Turn
+from coordinator.core.topic_partitions import count, stamp
 from springtide.wire.errors import ErrorCode
 
 
@@ -63,9 +64,7 @@ def check_seat(group: ConsumerGroup, member_id: str, instance_id: str | None) ->
 def _away(member: Member) -> Member:
     """Return a static member that has left for a while. It keeps what it has, but what it was to give up: it
     does not consume any more."""
-    current = replace(
-        member.current, epoch=AWAY, assigned=dict.fromkeys(member.current.assigned, 0), revoking={}
-    )
+    current = replace(member.current, epoch=AWAY, assigned=stamp(member.current.assigned, 0), revoking={})
     return member._replace(current=current)
 
 
@@ -123,7 +122,7 @@ def on_revocation_timer(registry: Registry, turn: Turn, due: Revocation) -> None
     if _must_wait(registry, due.group_id, due.member_id):
         turn.timers[due] = turn.now_ms + max(AGAIN_MS_MIN, member.about.rebalance_timeout_ms)
     else:
-        cause = causes.kept_partitions(due.member_id, member.about, len(current.revoking))
+        cause = causes.kept_partitions(due.member_id, member.about, count(current.revoking))
         let_go(registry, turn, group, [cause])
 
 

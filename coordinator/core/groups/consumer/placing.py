@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from coordinator.core.consumer_group_records import PartitionsByTopic
 from coordinator.core.groups.consumer.assigning import Answer, AskedMember, Numbering, TargetQuestion
 from coordinator.core.groups.consumer.draft import GroupDraft
+from coordinator.core.topic_partitions import PartitionsByTopic
 
 STEP_WEIGHT_MAX = 1_000
 """What a step writes at most, in topics of members' targets: about 10 ms with all that follows."""

@@ -8,19 +8,14 @@ got it, by which late commits are judged (KIP-1251).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 from uuid import UUID
 
-from coordinator.core.consumer_group_records import (
-    CurrentAssignment,
-    Partitions,
-    PartitionsByTopic,
-    TopicIdPartition,
-    each_partition,
-)
+from coordinator.core.consumer_group_records import CurrentAssignment
 from coordinator.core.groups.consumer.state import MemberState
+from coordinator.core.topic_partitions import PartitionsByTopic, StampedPartitions, merged, stamp, without
 
 
 class Goal(NamedTuple):
@@ -35,10 +30,10 @@ class Goal(NamedTuple):
     target: PartitionsByTopic
     topic_ids: Callable[[], frozenset[UUID]]
     has_changed: bool
-    free: Callable[[set[TopicIdPartition]], set[TopicIdPartition]]
+    free: Callable[[StampedPartitions], StampedPartitions]
 
 
-def reconcile(current: CurrentAssignment, goal: Goal, owned: Partitions | None) -> CurrentAssignment:
+def reconcile(current: CurrentAssignment, goal: Goal, owned: PartitionsByTopic | None) -> CurrentAssignment:
     """Return what a member has from now on. owned: what it says that it consumes; None: as it said before,
     so it may be all that it has."""
     match current.state:
@@ -50,41 +45,44 @@ def reconcile(current: CurrentAssignment, goal: Goal, owned: Partitions | None) 
             return _next(current, goal, owned)
 
 
-def shows(owned: Partitions | None, partitions: Iterable[TopicIdPartition]) -> bool:
+def shows(owned: PartitionsByTopic | None, partitions: Mapping[UUID, Iterable[int]]) -> bool:
     """Return whether a member may still consume one of the partitions."""
-    return owned is None or any(partition in owned for partition in partitions)
+    return owned is None or any(
+        not set(owned.get(topic_id, ())).isdisjoint(own) for topic_id, own in partitions.items()
+    )
 
 
-def _drop_unsubscribed(current: CurrentAssignment, goal: Goal, owned: Partitions | None) -> CurrentAssignment:
+def _drop_unsubscribed(
+    current: CurrentAssignment, goal: Goal, owned: PartitionsByTopic | None
+) -> CurrentAssignment:
     """Let what a member does not subscribe any more go at once, before there is a target that says so
     (KAFKA-19431)."""
     if not goal.has_changed:
         return current
     topic_ids = goal.topic_ids()
-    dropped = {one: epoch for one, epoch in current.assigned.items() if one.topic_id not in topic_ids}
+    assigned = {topic_id: own for topic_id, own in current.assigned.items() if topic_id in topic_ids}
+    dropped = without(current.assigned, assigned)
     if not dropped:
         return current
-    assigned = {one: epoch for one, epoch in current.assigned.items() if one not in dropped}
-    revoking = {**current.revoking, **dropped}
+    revoking = merged(current.revoking, dropped)
     if not shows(owned, revoking):
         return replace(current, assigned=assigned)
     return replace(current, state=MemberState.UNREVOKED_PARTITIONS, assigned=assigned, revoking=revoking)
 
 
-def _next(current: CurrentAssignment, goal: Goal, owned: Partitions | None) -> CurrentAssignment:
+def _next(current: CurrentAssignment, goal: Goal, owned: PartitionsByTopic | None) -> CurrentAssignment:
     topic_ids = goal.topic_ids()
-    target = {*each_partition({one: own for one, own in goal.target.items() if one in topic_ids})}
-    gone = set(current.assigned).difference(target)
-    revoking = {one: current.assigned[one] for one in gone}
-    assigned = {one: epoch for one, epoch in current.assigned.items() if one not in gone}
+    target = {topic_id: own for topic_id, own in goal.target.items() if topic_id in topic_ids}
+    revoking = without(current.assigned, target)
+    assigned = without(current.assigned, revoking)
     if revoking and shows(owned, revoking):
         return replace(current, state=MemberState.UNREVOKED_PARTITIONS, assigned=assigned, revoking=revoking)
-    wanted = target.difference(assigned)
+    wanted = without(stamp(target, goal.target_epoch), assigned)
     free = goal.free(wanted)
     is_newer = current.epoch != goal.target_epoch
     return CurrentAssignment(
         epoch=goal.target_epoch,
         previous_epoch=current.epoch if is_newer else current.previous_epoch,
         state=MemberState.STABLE if free == wanted else MemberState.UNRELEASED_PARTITIONS,
-        assigned={**assigned, **dict.fromkeys(free, goal.target_epoch)},
+        assigned=merged(assigned, free),
     )

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from coordinator.core.consumer_group_records import ConsumerMember, Partitions
+from coordinator.core.consumer_group_records import ConsumerMember
 from coordinator.core.groups.consumer.assigning import KnownTopic
+from coordinator.core.topic_partitions import PartitionsByTopic
 from springtide.wire.errors import ErrorCode
 
 JOINING = 0
@@ -46,7 +47,7 @@ class ConsumerHeartbeat(Struct, frozen=True, kw_only=True):
     topics: tuple[str, ...] | None = None
     pattern: str | None = None
     assignor: str | None = None
-    owned: Partitions | None = None
+    owned: PartitionsByTopic | None = None
 
     @property
     def is_full(self) -> bool:
@@ -62,7 +63,7 @@ class ConsumerHeartbeatReply(Struct, frozen=True):
     member_id: str = ""
     member_epoch: int = 0
     heartbeat_interval_ms: int = 0
-    assigned: Partitions | None = None
+    assigned: PartitionsByTopic | None = None
     message: str = ""
 
 
@@ -75,8 +76,8 @@ class DescribedConsumer(Struct, frozen=True):
     member_id: str
     epoch: int
     about: ConsumerMember
-    assigned: Partitions
-    target: Partitions
+    assigned: PartitionsByTopic
+    target: PartitionsByTopic
 
 
 class DescribedConsumerGroup(Struct, frozen=True):

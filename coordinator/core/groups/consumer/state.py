@@ -16,18 +16,18 @@ from collections import Counter
 from collections.abc import Iterable
 from enum import IntEnum, StrEnum
 from typing import NamedTuple
+from uuid import UUID
 
 from coordinator.core.consumer_group_records import (
     ConsumerMember,
     ConsumerValue,
     CurrentAssignment,
     GroupEpoch,
-    PartitionsByTopic,
     ResolvedPattern,
     TargetEpoch,
-    TopicIdPartition,
 )
 from coordinator.core.group_records import ConsumerGroupKey, ConsumerRecord
+from coordinator.core.topic_partitions import PartitionsByTopic, without
 
 AWAY = -2
 """The epoch of a static member that will be back before its session ends."""
@@ -71,7 +71,8 @@ class Member(NamedTuple):
 
 
 class ConsumerGroup:
-    """A group. members: by id. owners: by partition, the member that has it or has yet to give it up.
+    """A group. members: by id. owners: of each topic, by partition, the member that has it or has yet to
+    give it up.
 
     instances: the member id of each static member. names: by how many members each topic is named; asked: by
     how many each pattern is. patterns: what the resolved ones stand for.
@@ -96,7 +97,7 @@ class ConsumerGroup:
         self.topics_hash = 0
         self.target = TargetEpoch(FIRST_EPOCH)
         self.members: dict[str, Member] = {}
-        self.owners: dict[TopicIdPartition, str] = {}
+        self.owners: dict[UUID, dict[int, str]] = {}
         self.instances: dict[str, str] = {}
         self.names: Counter[str] = Counter()
         self.asked: Counter[str] = Counter()
@@ -157,16 +158,21 @@ class ConsumerGroup:
     def _own(self, member_id: str, member: Member) -> None:
         self.members[member_id] = member
         for stamped in (member.current.assigned, member.current.revoking):
-            self.owners.update(dict.fromkeys(stamped, member_id))
+            for topic_id, own in stamped.items():
+                self.owners.setdefault(topic_id, {}).update(dict.fromkeys(own, member_id))
 
     def _disown(
         self, member_id: str, before: CurrentAssignment, after: CurrentAssignment = _NO_PARTITIONS
     ) -> None:
         """Take from a member what it had and has not any more."""
         for stamped in (before.assigned, before.revoking):
-            for partition in set(stamped).difference(after.assigned, after.revoking):
-                if self.owners.get(partition) == member_id:
-                    del self.owners[partition]
+            for topic_id, own in without(stamped, after.assigned, after.revoking).items():
+                owners = self.owners[topic_id]
+                for partition in own:
+                    if owners.get(partition) == member_id:
+                        del owners[partition]
+                if not owners:
+                    del self.owners[topic_id]
 
     # --- what follows ------------------------------------------------------------------------------
 

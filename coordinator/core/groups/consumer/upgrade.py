@@ -11,15 +11,14 @@ been lost, whose partitions the last assignments do not give to any other.
 
 from __future__ import annotations
 
+from uuid import UUID
+
 from coordinator.core.consumer_group_records import (
     ClassicMember,
     ConsumerMember,
     CurrentAssignment,
     GroupEpoch,
-    Partitions,
     TargetEpoch,
-    TopicIdPartition,
-    by_topic,
 )
 from coordinator.core.group_records import ConsumerGroupKey, ConsumerRecord
 from coordinator.core.groups.consumer.draft import GroupDraft, KeyedValue
@@ -29,6 +28,7 @@ from coordinator.core.groups.consumer.state import FIRST_EPOCH, ConsumerGroup, M
 from coordinator.core.groups.registry import Registry, Turn
 from coordinator.core.groups.state import CONSUMER_TYPE, ClassicGroup, GroupMember
 from coordinator.core.groups.subscription import Subscription, read_assignment, read_subscription
+from coordinator.core.topic_partitions import PartitionsByTopic, StampedPartitions, by_topic, without
 
 
 def begin(registry: Registry, turn: Turn, group_id: str) -> GroupDraft | None:
@@ -49,30 +49,27 @@ def _convert(consumers: ConsumerGroups, classic: ClassicGroup) -> GroupDraft | N
         member_id: (_subscription(classic, member), read_assignment(member.assignment))
         for member_id, member in classic.members.items()
     }
+    epoch = max(classic.generation_id, FIRST_EPOCH)
     about: dict[str, ConsumerMember] = {}
-    owned: dict[str, Partitions] = {}
-    told: dict[str, Partitions] = {}
-    taken: set[TopicIdPartition] = set()
+    owned: dict[str, StampedPartitions] = {}
+    told: dict[str, PartitionsByTopic] = {}
+    owners: dict[UUID, dict[int, str]] = {}
     for member_id, (subscription, assignment) in spoken.items():
         if subscription is None or assignment is None or assignment.user_data:
             return None
         about[member_id] = _about(classic.members[member_id], subscription)
         told[member_id] = consumers.ids_of(assignment.partitions)
-        owned[member_id] = consumers.ids_of(subscription.owned) - taken
-        taken |= owned[member_id]
-    epoch = max(classic.generation_id, FIRST_EPOCH)
+        owned[member_id] = _take(owners, member_id, consumers.ids_of(subscription.owned), epoch)
     current: dict[str, CurrentAssignment] = {}
     for member_id, mine in owned.items():
-        # Clients assign, and may give a partition to two members.
-        assigned = told[member_id] - (taken - mine)
-        taken |= assigned
-        revoking = mine - assigned
+        assigned = _take(owners, member_id, told[member_id], epoch)
+        revoking = without(mine, assigned)
         current[member_id] = CurrentAssignment(
             epoch=epoch,
             previous_epoch=epoch,
             state=MemberState.UNREVOKED_PARTITIONS if revoking else MemberState.STABLE,
-            assigned=dict.fromkeys(assigned, epoch),
-            revoking=dict.fromkeys(revoking, epoch),
+            assigned=assigned,
+            revoking=revoking,
         )
     topics_hash = consumers.hash_of({name for one in about.values() for name in one.topics})
     records = tuple(_records(classic.group_id, GroupEpoch(epoch, topics_hash), about, current))
@@ -80,6 +77,18 @@ def _convert(consumers: ConsumerGroups, classic: ClassicGroup) -> GroupDraft | N
     for key, value in records:
         group.take(key, value)
     return GroupDraft(group, converted=records)
+
+
+def _take(
+    owners: dict[UUID, dict[int, str]], member_id: str, partitions: PartitionsByTopic, epoch: int
+) -> StampedPartitions:
+    """Return those of the partitions that no other member has, and note who has them. Clients assign, and may
+    give a partition to two members."""
+    free: dict[UUID, dict[int, int]] = {}
+    for topic_id, own in partitions.items():
+        of_topic = owners.setdefault(topic_id, {})
+        free[topic_id] = {one: epoch for one in own if of_topic.setdefault(one, member_id) == member_id}
+    return {topic_id: own for topic_id, own in free.items() if own}
 
 
 def _subscription(classic: ClassicGroup, member: GroupMember) -> Subscription | None:
@@ -112,10 +121,11 @@ def _records(
     def key(record: ConsumerRecord, member_id: str = "") -> ConsumerGroupKey:
         return ConsumerGroupKey(record, group_id, member_id)
 
+    targets = {name: by_topic(one.assigned.items()) for name, one in current.items()}
     return [
         *((key(ConsumerRecord.MEMBER, name), one) for name, one in about.items()),
         (key(ConsumerRecord.EPOCH), epoch),
-        *((key(ConsumerRecord.TARGET, name), by_topic(one.assigned)) for name, one in current.items()),
+        *((key(ConsumerRecord.TARGET, name), one) for name, one in targets.items()),
         (key(ConsumerRecord.TARGET_EPOCH), TargetEpoch(epoch.epoch)),
         *((key(ConsumerRecord.CURRENT, name), one) for name, one in current.items()),
     ]

@@ -100,7 +100,7 @@ def test_a_group_of_the_consumer_protocol_settles_in_the_same_way() -> None:
             desk.wait(5_000)
             for name in members:
                 member = desk.member(name)
-                desk.beat(name, member.current.epoch, owned=frozenset(member.current.assigned))
+                desk.beat(name, member.current.epoch, owned=desk.assigned_to(name))
 
     desk.join("a")
     stay(55, "a")

@@ -9,7 +9,7 @@ from coordinator.core.groups.consumer.state import ConsumerGroupState
 from coordinator.core.groups.figures import GroupFigures, figures_of
 from coordinator.core.groups.requests import ListedGroup
 from springtide.wire.errors import ErrorCode
-from tests.kit.coordinator.consumer_desk import ConsumerDesk, topic
+from tests.kit.coordinator.consumer_desk import ConsumerDesk, every, topic
 from tests.kit.coordinator.group_desk import GROUP
 
 T = topic("t", 2)
@@ -45,7 +45,7 @@ def test_a_group_is_described_as_it_is_committed(desk: ConsumerDesk) -> None:
     told = desk.described()
     assert (told.state, told.epoch, told.target_epoch, told.assignor) == ("Stable", 2, 2, "uniform")
     (member,) = told.members
-    assert (member.epoch, member.assigned, member.target) == (2, frozenset(T.all()), frozenset(T.all()))
+    assert (member.epoch, member.assigned, member.target) == (2, every(T), every(T))
 
 
 def test_describe_groups_knows_no_group_of_this_protocol(desk: ConsumerDesk) -> None:

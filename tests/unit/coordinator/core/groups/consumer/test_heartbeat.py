@@ -10,8 +10,9 @@ from coordinator.core.groups.consumer.requests import ConsumerHeartbeatReply
 from coordinator.core.groups.consumer.state import MemberState
 from coordinator.core.groups.machine import GroupMachine
 from coordinator.core.groups.options import GroupOptions
+from coordinator.core.topic_partitions import by_topic
 from springtide.wire.errors import ErrorCode
-from tests.kit.coordinator.consumer_desk import NOTHING, REBALANCE_MS, ConsumerDesk, some, topic
+from tests.kit.coordinator.consumer_desk import NOTHING, REBALANCE_MS, ConsumerDesk, every, some, topic
 from tests.kit.coordinator.group_desk import GROUP
 from tests.kit.coordinator.machine_desk import WALL_MS
 
@@ -42,7 +43,7 @@ def two_members(desk: ConsumerDesk) -> None:
 def test_the_first_member_gets_all_at_epoch_2(desk: ConsumerDesk) -> None:
     """KAFKA-20268: epoch 1 is that of the empty target."""
     reply = desk.join("a")
-    assert reply == ConsumerHeartbeatReply(ErrorCode.NONE, "a", 2, 5_000, frozenset(T.all()))
+    assert reply == ConsumerHeartbeatReply(ErrorCode.NONE, "a", 2, 5_000, every(T))
     assert written(desk, 0) == [(5, True), (3, True), (7, True), (6, True), (8, True)]
     assert desk.group.target == TargetEpoch(2, WALL_MS)
 
@@ -96,12 +97,12 @@ def test_what_a_member_is_told_at_the_epoch_that_it_knows_it_is_told_until_it_sh
     epoch = desk.beat("c", joined).member_epoch
     assert epoch > joined
     assert desk.beat("c", epoch).assigned is None, "who knows an epoch has heard what came with it"
-    given_up = desk.member("a").current.revoking.keys() | desk.member("b").current.revoking.keys()
+    given_up = by_topic([*desk.revoking("a").items(), *desk.revoking("b").items()])
     for name in "ab":
-        desk.beat(name, 3, owned=frozenset(desk.member(name).current.assigned))
+        desk.beat(name, 3, owned=desk.assigned_to(name))
     for _ in range(3):
         assert desk.beat("c", epoch).assigned == given_up
-    assert desk.beat("c", epoch, owned=frozenset(given_up)).assigned is None
+    assert desk.beat("c", epoch, owned=given_up).assigned is None
     assert desk.beat("c", epoch).assigned is None
 
 
@@ -113,7 +114,7 @@ def test_news_that_were_not_heard_are_told_with_the_next_epoch(desk: ConsumerDes
     desk.beat("a", 3)
     epoch = desk.beat("c", joined).member_epoch
     for name in "ab":
-        desk.beat(name, 3, owned=frozenset(desk.member(name).current.assigned))
+        desk.beat(name, 3, owned=desk.assigned_to(name))
     news = desk.beat("c", epoch).assigned
     desk.know(T, topic("u", 1))
     desk.join("d", "u")
@@ -157,7 +158,7 @@ def test_a_repeat_that_shows_nothing_is_right_at_the_epoch_before_and_gives_noth
     desk.join("c")
     desk.wait(1_000)
     assert desk.beat("b", 2).assigned == some(T, 2), "it has not heard yet that it has epoch 3"
-    assert desk.member("b").current.revoking.keys() == some(T, 3)
+    assert desk.revoking("b") == some(T, 3)
     assert desk.error("b", 3) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert desk.beat("b", 3, owned=some(T, 2)).member_epoch == 4
 
@@ -184,7 +185,7 @@ def test_a_member_that_was_behind_is_asked_to_show_again_what_it_consumes(
     desk.join("c")
     desk.wait(1_000)
     desk.beat("b", 2, owned=some(T, 2))
-    assert desk.member("b").current.revoking.keys() == some(T, 3)
+    assert desk.revoking("b") == some(T, 3)
     if moves:
         desk.fail_over()
     assert desk.error("b", 3) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -226,7 +227,7 @@ def test_a_silent_member_is_given_up_and_its_partitions_go_to_the_others(desk: C
         desk.wait(5_000)
         desk.beat("b", desk.member("b").current.epoch)
     assert set(desk.group.members) == {"b"}
-    assert desk.beat("b", desk.member("b").current.epoch, owned=some(T, 2, 3)).assigned == frozenset(T.all())
+    assert desk.beat("b", desk.member("b").current.epoch, owned=some(T, 2, 3)).assigned == every(T)
 
 
 def test_a_member_that_keeps_partitions_is_given_up_after_its_rebalance_timeout(desk: ConsumerDesk) -> None:
@@ -257,12 +258,12 @@ def test_a_member_without_time_is_given_up_once_it_could_have_heard(desk: Consum
 
 
 def test_new_topics_and_partitions_are_assigned_with_the_next_heartbeat(desk: ConsumerDesk) -> None:
-    assert desk.join("a", "t", "u").assigned == frozenset(T.all())
+    assert desk.join("a", "t", "u").assigned == every(T)
     u = topic("u", 1)
     desk.know(topic("t", 5), u)
     desk.wait(1_000)
     reply = desk.beat("a", 2)
-    assert (reply.member_epoch, reply.assigned) == (3, frozenset((*topic("t", 5).all(), *u.all())))
+    assert (reply.member_epoch, reply.assigned) == (3, every(topic("t", 5), u))
 
 
 def test_no_group_is_served_before_topics_are_known(desk: ConsumerDesk) -> None:

@@ -42,7 +42,7 @@ def alive(desk: ConsumerDesk, seconds: int, principal: str = "") -> None:
     for _ in range(seconds):
         desk.wait(1_000)
         for member_id, member in sorted(desk.group.members.items()):
-            said = {"owned": frozenset(member.current.assigned), "principal": principal or member_id}
+            said = {"owned": desk.assigned_to(member_id), "principal": principal or member_id}
             desk.beat(member_id, member.current.epoch, **said)
 
 

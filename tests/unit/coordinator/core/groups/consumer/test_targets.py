@@ -11,7 +11,7 @@ from coordinator.core.groups.consumer.state import ConsumerGroupState
 from coordinator.core.groups.consumer.targets import LOST_AGAIN_MS, answer_to
 from coordinator.core.groups.figures import figures_of
 from coordinator.core.groups.options import GroupOptions
-from tests.kit.coordinator.consumer_desk import ConsumerDesk, topic
+from tests.kit.coordinator.consumer_desk import NOTHING, ConsumerDesk, every, topic
 from tests.kit.coordinator.group_desk import GROUP
 from tests.kit.coordinator.machine_desk import WALL_MS
 
@@ -31,18 +31,18 @@ def count(desk: ConsumerDesk, member_id: str) -> int:
 
 
 def test_a_large_target_is_made_beside_the_loop(desk: ConsumerDesk) -> None:
-    assert desk.join("a").assigned == frozenset()
+    assert desk.join("a").assigned == NOTHING
     assert desk.described().state == ConsumerGroupState.ASSIGNING
     (question,) = desk.questions
     assert (question.epoch, question.assignor, question.starts) == (2, "uniform", [0, 4])
     desk.hear(question, answer_to(question))
     assert desk.member("a").target == {T.topic_id: (0, 1, 2, 3)}
     assert desk.group.target == TargetEpoch(2, WALL_MS)
-    assert desk.beat("a", 1).assigned == frozenset(T.all())
+    assert desk.beat("a", 1).assigned == every(T)
 
 
 def test_a_small_target_is_made_at_once(desk: ConsumerDesk) -> None:
-    assert desk.join("a", "u").assigned == frozenset(U.all())
+    assert desk.join("a", "u").assigned == every(U)
     assert desk.questions == []
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.core.consumer_group_records import TopicIdPartition
 from coordinator.core.groups.consumer.state import AWAY, MemberState
 from coordinator.core.groups.history import NOT_KNOWN
 from coordinator.core.groups.options import GroupOptions, MigrationPolicy
 from coordinator.core.groups.requests import JoinGroupReply, JoinProtocol, Leaver, SyncGroupReply
 from coordinator.core.groups.state import GroupState
 from coordinator.core.groups.subscription import write_assignment
+from coordinator.core.topic_partitions import each_partition, stamp
 from springtide.wire.errors import ErrorCode
-from tests.kit.coordinator.consumer_desk import NOTHING, ConsumerDesk, metadata, some, topic
+from tests.kit.coordinator.consumer_desk import NOTHING, ConsumerDesk, every, metadata, some, topic
 from tests.kit.coordinator.group_desk import GROUP, REBALANCE_MS, SESSION_MS
 
 T = topic("t", 4)
@@ -36,10 +36,10 @@ def with_policy(policy: MigrationPolicy, size_max: int = 9) -> ConsumerDesk:
 
 def mixed(desk: ConsumerDesk) -> None:
     """c, classic, has 0 and 1; a has 2 and 3; both are at epoch 2."""
-    desk.form_classic({"c": frozenset(T.all())})
+    desk.form_classic({"c": every(T)})
     desk.join("a")
     assert desk.heartbeat("c", 1) is ErrorCode.REBALANCE_IN_PROGRESS
-    desk.join_classic("c", owned=frozenset(T.all()))
+    desk.join_classic("c", owned=every(T))
     assert desk.sync_classic("c", 1) == some(T, 0, 1)
     assert desk.join_classic("c", owned=some(T, 0, 1)).generation_id == 2
     assert desk.sync_classic("c", 2) == some(T, 0, 1)
@@ -62,7 +62,7 @@ def test_a_live_group_is_upgraded_and_its_members_keep_what_they_have(desk: Cons
     for name, partitions in HALVES.items():
         member = desk.member(name)
         assert (member.current.epoch, member.current.state) == (1, MemberState.STABLE)
-        assert member.current.assigned == dict.fromkeys(partitions, 1)
+        assert member.current.assigned == stamp(partitions, 1)
         assert member.about.topics == ("t",)
         assert member.about.classic is not None
         assert member.about.classic.session_timeout_ms == SESSION_MS
@@ -152,7 +152,7 @@ def test_a_member_that_waits_for_its_assignment_joins_again(desk: ConsumerDesk) 
     assert desk.synced(waiting).error is ErrorCode.REBALANCE_IN_PROGRESS
     late = desk.start_sync("c", generation, protocol_type="consumer", protocol="range")
     assert desk.synced(late).error is ErrorCode.REBALANCE_IN_PROGRESS
-    assert desk.member("c").current.assigned == dict.fromkeys(HALVES["c"], generation)
+    assert desk.member("c").current.assigned == stamp(HALVES["c"], generation)
 
 
 def test_a_group_in_its_first_rebalance_is_upgraded(desk: ConsumerDesk) -> None:
@@ -166,35 +166,36 @@ def test_a_group_in_its_first_rebalance_is_upgraded(desk: ConsumerDesk) -> None:
 
 def test_what_a_member_has_not_heard_that_it_has_to_give_up_is_not_given_on(desk: ConsumerDesk) -> None:
     """c consumes all, and has joined again, so that d gets its half with the generation after this one."""
-    desk.form_classic({"c": frozenset(T.all())})
+    desk.form_classic({"c": every(T)})
     joining = [desk.start_join_classic(new_id="d")]
-    desk.start_join_classic("c", owned=frozenset(T.all()))
+    desk.start_join_classic("c", owned=every(T))
     generation = desk.joined(joining[0]).generation_id
     told = {"c": write_assignment([("t", 0), ("t", 1)], 3), "d": write_assignment([], 3)}
     leader = desk.joined(joining[0]).leader
     desk.start_sync(leader, generation, told)
     assert desk.join("a").assigned == NOTHING
-    assert desk.member("c").current.revoking.keys() == some(T, 2, 3)
+    assert desk.revoking("c") == some(T, 2, 3)
     assert desk.heartbeat("c", generation) is ErrorCode.REBALANCE_IN_PROGRESS
-    desk.join_classic("c", owned=frozenset(T.all()))
-    assert desk.sync_classic("c", generation) <= some(T, 0, 1)
+    desk.join_classic("c", owned=every(T))
+    told_now = desk.sync_classic("c", generation)
+    assert {*each_partition(told_now)} <= {*each_partition(some(T, 0, 1))}
     assert desk.beat("a", desk.member("a").current.epoch).assigned is None
-    desk.join_classic("c", owned=frozenset(desk.member("c").current.assigned))
+    desk.join_classic("c", owned=desk.assigned_to("c"))
     assert desk.beat("a", desk.member("a").current.epoch).assigned == desk.target("a")
 
 
 def test_a_partition_that_two_members_were_assigned_is_the_first_ones(desk: ConsumerDesk) -> None:
     desk.form_classic({"c": some(T, 0, 1), "d": some(T, 1, 2)})
     desk.join("a")
-    assert desk.member("d").current.assigned.keys() == some(T, 2)
-    assert desk.group.owners[TopicIdPartition(T.topic_id, 1)] == "c"
+    assert desk.assigned_to("d") == some(T, 2)
+    assert desk.group.owners[T.topic_id][1] == "c"
 
 
 def test_the_consumer_that_replaces_a_static_member_need_not_wait_for_its_session(desk: ConsumerDesk) -> None:
     """KAFKA-17228: a static member of the classic protocol does not leave."""
-    desk.form_classic({"c": frozenset(T.all())}, instance_id="i")
+    desk.form_classic({"c": every(T)}, instance_id="i")
     reply = desk.join("a", instance_id="i")
-    assert (reply.error, reply.assigned) == (ErrorCode.NONE, frozenset(T.all()))
+    assert (reply.error, reply.assigned) == (ErrorCode.NONE, every(T))
     assert set(desk.group.members) == {"a"}
     assert desk.member("a").about.classic is None
     assert desk.heartbeat("c", 1, "i") is ErrorCode.FENCED_INSTANCE_ID
@@ -205,7 +206,7 @@ def test_a_lost_members_partitions_are_assigned_at_the_upgrade(desk: ConsumerDes
     nevertheless: the member that is gone had partitions."""
     desk.form_classic({"c": some(T, 0, 1)}, instance_id="i")
     desk.machine.registry.live[GROUP].members["c"].assignment = write_assignment([("t", 0)], 3)
-    assert desk.join("a", instance_id="i").assigned == frozenset(T.all())
+    assert desk.join("a", instance_id="i").assigned == every(T)
 
 
 def test_a_refused_upgrade_leaves_the_group_as_its_record_has_it(desk: ConsumerDesk) -> None:
@@ -253,7 +254,7 @@ def test_a_join_is_answered_at_once_and_none_leads(desk: ConsumerDesk) -> None:
 
 
 def test_an_eager_member_has_given_all_up_before_it_joins(desk: ConsumerDesk) -> None:
-    desk.form_classic({"c": frozenset(T.all())})
+    desk.form_classic({"c": every(T)})
     desk.join("a")
     assert desk.join_classic("c").generation_id == 2
     assert desk.beat("a", 2).assigned == some(T, 2, 3)
@@ -456,7 +457,7 @@ def test_a_downgrade_can_be_forbidden(policy: MigrationPolicy, size_max: int) ->
 
 def static(desk: ConsumerDesk, **said: object) -> None:
     """c, classic, has 0 and 1; a, static as i, has 2 and 3; both are at epoch 2."""
-    desk.form_classic({"c": frozenset(T.all())})
+    desk.form_classic({"c": every(T)})
     desk.join("a", instance_id="i", **said)
     desk.join_classic("c")
     desk.sync_classic("c", 2)
@@ -531,14 +532,14 @@ def test_a_refused_downgrade_leaves_the_group_as_it_was(desk: ConsumerDesk) -> N
 
 def test_a_group_that_is_converted_twice_at_once_gives_nothing_to_two_members(desk: ConsumerDesk) -> None:
     """c has to give half of the topic up when the group goes back, and forth again before its rebalance."""
-    desk.form_classic({"c": frozenset(T.all())})
+    desk.form_classic({"c": every(T)})
     desk.join("a")
     desk.wait(1_000)
     desk.join_classic(new_id="d")
-    desk.join_classic("c", owned=frozenset(T.all()))
+    desk.join_classic("c", owned=every(T))
     desk.error("a", -1)
     assert desk.join("a").assigned == NOTHING
-    assert {one for one, owner in desk.group.owners.items() if owner == "c"} == frozenset(T.all())
+    assert {*desk.group.owners[T.topic_id].values()} == {"c"}
 
 
 # --- what people are told --------------------------------------------------------------------------
@@ -561,7 +562,7 @@ def test_conversions_are_told_as_causes_and_nothing_before_is_forgotten(desk: Co
     )
     desk.wait(500)
     generation = desk.join_classic("c", owned=some(T, 0, 1)).generation_id
-    desk.start_sync("c", generation, {"c": write_assignment(desk.named(frozenset(T.all())), 3)})
+    desk.start_sync("c", generation, {"c": write_assignment(desk.named(every(T)), 3)})
     (moved,) = desk.rebalance.moves
     assert (moved.before, moved.after, moved.count, moved.unowned_ms_max) == ("a", "c", 2, 500)
     assert desk.rebalance.ended_ms != NOT_KNOWN
@@ -590,4 +591,4 @@ def test_there_and_back_and_there(desk: ConsumerDesk) -> None:
     generation = desk.join_classic("c", owned=some(T, 0, 1)).generation_id
     desk.start_sync("c", generation, {"c": write_assignment([("t", n) for n in range(4)], 3)})
     assert desk.join("a").member_epoch == generation + 1
-    assert desk.member("c").current.assigned.keys() == frozenset(T.all())
+    assert desk.assigned_to("c") == every(T)
