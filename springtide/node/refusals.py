@@ -40,9 +40,13 @@ ROUTINE: Final = frozenset(
     }
 )
 """Not retriable by Kafka's list, but by which a group's members learn what to do next: no log line."""
-ROUTINE_OF_DESCRIBE: Final = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION})
-"""How ConsumerGroupDescribe tells Java's admin client, which asks it of every group first, to ask
-DescribeGroups."""
+ROUTINE_OF: Final = {
+    # Java's admin client asks this API of every group first, and is sent to DescribeGroups by these.
+    ApiKey.CONSUMER_GROUP_DESCRIBE: (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION),
+    # A client that is newer than we are begins with its own version and falls back by the answer (KIP-511).
+    ApiKey.API_VERSIONS: (ErrorCode.UNSUPPORTED_VERSION,),
+}
+"""The same of one API."""
 
 _USABLE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 """What Kafka takes as a name or version of software (ApiVersionsRequest)."""
@@ -60,6 +64,11 @@ def software_of(name: str, version: str) -> str | None:
     if not (_USABLE_NAME.fullmatch(name) and _USABLE_NAME.fullmatch(version)):
         return None
     return f"{name} {version}"[:SOFTWARE_CHARS_MAX]
+
+
+def is_routine(api_key: ApiKey, error: ErrorCode) -> bool:
+    """Return whether clients go on after this error by themselves, so that the operator need not know."""
+    return error.is_retriable or error in ROUTINE or error in ROUTINE_OF.get(api_key, ())
 
 
 class Refusals:
@@ -85,10 +94,7 @@ class Refusals:
         if kind not in self._counts and len(self._counts) >= KINDS_MAX:
             kind = (api_key, code, OTHER_SOFTWARE)
         count = self._counts[kind] = self._counts.get(kind, 0) + 1
-        error = error_code(code)
-        if error.is_retriable or error in ROUTINE:
-            return
-        if api_key == ApiKey.CONSUMER_GROUP_DESCRIBE and error in ROUTINE_OF_DESCRIBE:
+        if is_routine(ApiKey(api_key), error := error_code(code)):
             return
         told_ms, told_count = self._told.get(kind, (now_ms - TOLD_EVERY_MS, 0))
         if now_ms - told_ms < TOLD_EVERY_MS:

@@ -23,7 +23,8 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from prometheus_client.parser import text_string_to_metric_families
 
-from springtide.node.refusals import ROUTINE
+from springtide.node.refusals import is_routine
+from springtide.wire.apis import ApiKey
 from springtide.wire.errors import ErrorCode
 from tests.interop.apps.app import COPY, HALF, LINES, App, Place
 from tests.interop.apps.installs import BUILD, NotInstalled, install_into, is_installed
@@ -43,6 +44,7 @@ PROBE = "probe"
 """Sent to an application again and again until it answers: most begin at a topic's end."""
 REFUSALS = "kafka_network_requestmetrics_errors"
 WORDS_CHARS_MAX = 200
+_API_KEYS = {api_key.kafka_name: api_key for api_key in ApiKey}
 _ERROR = re.compile(r"error|exception|fatal", re.IGNORECASE)
 
 Verdict = Literal["works", "works after its topics are made", "fails", "not installed"]
@@ -119,16 +121,13 @@ def _judge(app: App, cluster: Cluster, home: Path, seconds: float) -> tuple[Verd
 
 
 def _difference(before: Refusals, after: Refusals) -> list[str]:
-    """Return a line for each kind of refusal that a client does not mend by asking again."""
+    """Return a line for each kind of refusal after which a client does not go on by itself."""
     return [
         f"{request}: {error} {count - before.get((request, error, software), 0):g} times ({software})"
         for (request, error, software), count in sorted(after.items())
-        if count > before.get((request, error, software), 0) and not _is_passing(ErrorCode[error])
+        if count > before.get((request, error, software), 0)
+        and not is_routine(_API_KEYS[request], ErrorCode[error])
     ]
-
-
-def _is_passing(error: ErrorCode) -> bool:
-    return error.is_retriable or error in ROUTINE
 
 
 def _try(app: App, cluster: Cluster, home: Path, *, seconds: float, has_topics: bool) -> None:

@@ -77,6 +77,16 @@ def test_what_sends_an_admin_client_to_another_api_is_not_told(caplog: pytest.Lo
     assert not caplog.messages
 
 
+def test_a_client_that_begins_with_a_newer_version_of_api_versions_is_not_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Java 4.4 sends version 5 first and falls back by our answer (KIP-511)."""
+    refusals = Refusals()
+    refusals.note(int(ApiKey.API_VERSIONS), (ErrorCode.UNSUPPORTED_VERSION,), client("unknown"), now_ms=0)
+    assert not caplog.messages
+    assert counts(refusals) == {("ApiVersions", "UNSUPPORTED_VERSION", "unknown"): 1}
+
+
 def test_the_cause_that_a_client_is_told_is_told_here_too(caplog: pytest.LogCaptureFixture) -> None:
     refusals = Refusals()
     refusals.note(PRODUCE, (INVALID,), client(), now_ms=0, cause="it has no key")
