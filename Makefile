@@ -125,7 +125,7 @@ connector: ## Spark's own Kafka connector, to compare with, where Maven can get 
 # What most of the command-line tools need, not all that Kafka has.
 kafka-tools: ## Apache Kafka's own command-line tools, to be tried, where Maven can get them
 	@bench/connector/fetch kafka-tools/libs org.apache.kafka:kafka-tools \
-	    kafka-tools,kafka-tools-api,kafka-clients,kafka-server-common,kafka-storage,jopt-simple,slf4j-api,jackson-core,jackson-databind,jackson-annotations,jackson-datatype-jdk8,re2j,argparse4j 4.3.1
+	    kafka-tools,kafka-tools-api,kafka-clients,kafka-server-common,kafka-storage,jopt-simple,slf4j-api,jackson-core,jackson-databind,jackson-annotations,re2j,argparse4j 4.4.0
 
 bench: $(INSTALLED) ## throughput and latency; KAFKA_HOME=DIR beside that Apache Kafka, GATE=1 with goals, ROWS="idle-* *-tls" only these, TLS=1 with TLS, WORKERS=1 with two workers a broker; build/bench.json
 	$(BIN)/python -m bench cluster $(if $(KAFKA_HOME),--kafka-home $(KAFKA_HOME)) $(if $(GATE),--gate) $(if $(TLS),--tls) $(if $(WORKERS),--workers) $(foreach row,$(ROWS),--case '$(row)')

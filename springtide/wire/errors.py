@@ -1,8 +1,8 @@
 """The error codes of the Kafka protocol, with Kafka's own names.
 
-The set is that of Apache Kafka 4.3 (`Errors.java`, -1 to 133), because the versions we advertise are those of
-4.3 and a client of that release can't name a later code. A code is a plain integer on the hot path: `struct`
-packs it as it is.
+The set is that of Apache Kafka 4.4 (`Errors.java`, -1 to 136). We answer only codes up to 133, because the
+versions we advertise are those of 4.3 and a client of that release can't name a later code; the last three
+are read from other brokers' answers. A code is a plain integer on the hot path: `struct` packs it as it is.
 """
 
 from __future__ import annotations
@@ -149,6 +149,9 @@ class ErrorCode(IntEnum):
     STREAMS_INVALID_TOPOLOGY_EPOCH = 131
     STREAMS_TOPOLOGY_FENCED = 132
     SHARE_SESSION_LIMIT_REACHED = 133
+    GROUP_DELETION_FAILED = 134
+    STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED = 135
+    CONTROLLER_ID_NOT_REGISTERED = 136
 
     @property
     def is_retriable(self) -> bool:
@@ -195,7 +198,7 @@ _RETRIABLE = frozenset(
 
 
 def error_code(value: int) -> ErrorCode:
-    """Return the code of a number on the wire, UNKNOWN_SERVER_ERROR for one that Kafka 4.3 does not know."""
+    """Return the code of a number on the wire, UNKNOWN_SERVER_ERROR for one that Kafka 4.4 does not know."""
     try:
         return ErrorCode(value)
     except ValueError:

@@ -28,6 +28,8 @@ REQUEST_ELEMENTS_MAX = 250_000
 """Array elements in one request. A client that asks about more partitions must split its request."""
 RESPONSE_ELEMENTS_MAX = 4_000_000
 """The same for answers of other brokers."""
+TAGGED_FIELDS_MAX = 10_000
+"""Tagged fields in one section, as in Kafka 4.4."""
 _UVARINT_SHIFT_LAST = 28
 _UVARINT_LAST_BYTE_MAX = 0x0F
 _UUID_BYTES = 16
@@ -176,6 +178,8 @@ class Reader:
         count = self.uvarint()
         if count == 0:
             return
+        if count > TAGGED_FIELDS_MAX:
+            raise MalformedRequest(f"{count} tagged fields")
         if count * 2 > self.remaining:  # a tag and a size, a byte each
             raise MalformedRequest(f"{count} tagged fields exceed the {self.remaining} bytes left")
         last_tag = -1

@@ -33,7 +33,7 @@ def read_message(
     """Return the message of a version that fills `buffer` from `position` on. Raise MalformedRequest, nothing
     else.
 
-    on_rest: see Reader.finish. What the version lacks has its default. An error code that Kafka 4.3 does not
+    on_rest: see Reader.finish. What the version lacks has its default. An error code that Kafka 4.4 does not
     know becomes UNKNOWN_SERVER_ERROR; zero UUIDs become None.
     """
     whole: type[ApiMessage] = message_type

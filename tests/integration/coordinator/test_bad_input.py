@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 import trio
 
 from controller.core.shards import SHARDS
@@ -57,6 +58,12 @@ def produce_under(transactional_id: str) -> tuple[int, int, Fields]:
 
 
 ANY = "any#byte"
+JAVA_4_4_BEGINS = bytes.fromhex(
+    "0000002d 0012 0005 00000000 0004 73686f70 00"  # ApiVersions 5, correlation id 0, client id "shop"
+    "12 6170616368652d6b61666b612d6a617661 06 342e342e30"  # apache-kafka-java 4.4.0
+    "00 ffffffff 00"  # no cluster id and no node id yet (KIP-1242)
+)
+"""What the admin client of Kafka 4.4.0 sent to a socket, byte by byte."""
 NO_SHARD_YET = {ErrorCode.NONE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR}
 """What is answered under a transactional id: shards of transactions are made when somebody wants some."""
 
@@ -217,5 +224,28 @@ def test_groups_go_on_though_their_coordinators_clock_is_hours_ahead(tmp_path: P
             for hosted in running.broker.table:
                 hosted.timestamp_after_ms_max = -3 * 3_600_000
         await bystander.goes_on(1)
+
+    beside_a_bystander(tmp_path, attack)
+
+
+def test_a_client_that_begins_with_kafka_4_4s_api_versions_falls_back_on_its_connection(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As Java's client does; the operator is not told of it as of a refusal."""
+
+    async def attack(wire: Raw, cluster: ClusterInProcess, bystander: Bystander) -> None:
+        async with connected(cluster.brokers[1].port) as broker:
+            for node in (broker, wire):
+                await node.send(JAVA_4_4_BEGINS)
+                refused = await node.answer(ApiKey.API_VERSIONS, 0, correlation_id=0)
+                ranges = {each.api_key: each.max_version for each in refused.api_keys}
+                assert (refused.error_code, ranges[ApiKey.API_VERSIONS]) == (ErrorCode.UNSUPPORTED_VERSION, 4)
+                java: Fields = {
+                    "client_software_name": "apache-kafka-java",
+                    "client_software_version": "4.4.0",
+                }
+                taken = await node.ask(ApiKey.API_VERSIONS, 4, java)
+                assert taken.error_code == ErrorCode.NONE
+        assert "request_refused" not in caplog.text
 
     beside_a_bystander(tmp_path, attack)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -10,7 +11,13 @@ from hypothesis import strategies as st
 
 from springtide.wire.apis import ApiKey
 from springtide.wire.codec import build, decode, encode, request_type
-from springtide.wire.primitives import MALFORMED_CAUSES, MalformedRequest, Reader, uvarint_bytes
+from springtide.wire.primitives import (
+    MALFORMED_CAUSES,
+    TAGGED_FIELDS_MAX,
+    MalformedRequest,
+    Reader,
+    uvarint_bytes,
+)
 
 ASKED = request_type(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2)
 
@@ -76,6 +83,23 @@ def test_arrays_inside_tags_share_the_budget_too() -> None:
 def test_a_count_of_tags_is_refused_before_they_are_read() -> None:
     with pytest.raises(MalformedRequest, match="tagged fields exceed"):
         Reader(b"\x03\x00\x00\x01\x00\x02").tagged_fields(lambda _tag, _content: False)
+
+
+def test_more_tagged_fields_than_kafka_takes_are_refused_and_no_memory_is_taken_for_them() -> None:
+    def section(count: int) -> Reader:
+        return Reader(uvarint_bytes(count) + b"".join(uvarint_bytes(tag) + b"\0" for tag in range(count)))
+
+    allowed, refused = section(TAGGED_FIELDS_MAX), section(TAGGED_FIELDS_MAX + 1)
+    tracemalloc.start()
+    try:
+        allowed.skip_tagged_fields()
+        with pytest.raises(MalformedRequest, match="10001 tagged fields"):
+            refused.skip_tagged_fields()
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert allowed.remaining == 0
+    assert peak_bytes < 64 << 10
 
 
 def test_a_message_knows_the_least_its_elements_take() -> None:
