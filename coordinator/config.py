@@ -63,10 +63,20 @@ COORDINATOR_KEYS: dict[str, ConfigKey] = {
     ),
 }
 
+_BOUNDS = "the bounds of what groups may have of their own are Kafka's defaults"
+
 COORDINATOR_HINTS = {
     **NODE_HINTS,
     "broker.id": "use --coordinator-id",
     "node.id": "use --coordinator-id",
+    "group.consumer.assignors": "they are uniform and range; most members of a group decide",
+    "group.consumer.min.session.timeout.ms": _BOUNDS,
+    "group.consumer.max.session.timeout.ms": _BOUNDS,
+    "group.consumer.min.heartbeat.interval.ms": _BOUNDS,
+    "group.consumer.max.heartbeat.interval.ms": _BOUNDS,
+    "group.consumer.min.assignment.interval.ms": _BOUNDS,
+    "group.consumer.max.assignment.interval.ms": _BOUNDS,
+    "group.consumer.regex.refresh.interval.ms": "patterns are resolved anew with each new topic",
     "offsets.topic.num.partitions": _FIXED,
     "offsets.topic.replication.factor": _FIXED,
     "offsets.topic.segment.bytes": _FIXED,

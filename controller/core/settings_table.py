@@ -101,10 +101,9 @@ _COMPACTED = "it concerns topics whose cleanup.policy has compact, and no other"
 _COMPACTION = "a broker compacts one log at a time, at half of a processor, with 500,000 keys in memory"
 _STORED = "batches are stored as the producer compressed them; set compression at the producer"
 _TIERED = "it concerns tiered storage, which does not exist here: brokers keep all records on their disks"
-_GROUPS = "it concerns groups of protocols that do not exist in this release"
+_GROUPS = "it concerns share groups and groups of streams, which do not exist in this release"
 _AT_COORDINATORS_START = "a coordinator reads it when it starts: `coordinator serve --config`"
 _PINNED = "coordinator topics have fixed settings: 50 partitions, three replicas"
-_TRANSACTIONS = "it concerns transactions, which do not exist in this release"
 _LISTS = "a throttle bounds every replica that is being added, and no other"
 _LOOP = "it sizes a pool of threads; each worker of a broker is one event loop"
 _UNBOUNDED = "brokers do not bound this"
@@ -262,8 +261,8 @@ CLUSTER_SETTINGS: dict[str, Setting] = {
     "delete.topic.enable": _only("bool", "true", "topics can be deleted"),
     DISK_RESERVE: Setting("int", "5", low=0, high=90),
     "follower.fetch.last.tiered.offset.enable": _only("bool", "false", _TIERED),
-    "group.consumer.assignment.interval.ms": _only("int", "1000", _GROUPS),
-    "group.coordinator.cached.buffer.max.bytes": _only("int", "1048588", _GROUPS),
+    "group.consumer.assignment.interval.ms": _only("int", "1000", _AT_COORDINATORS_START),
+    "group.coordinator.cached.buffer.max.bytes": _only("int", "1048588", "coordinators keep no such buffer"),
     "group.share.assignment.interval.ms": _only("int", "1000", _GROUPS),
     "group.streams.assignment.interval.ms": _only("int", "1000", _GROUPS),
     "log.cleaner.dedupe.buffer.size": _only("int", "134217728", _COMPACTION),
@@ -291,7 +290,7 @@ CLUSTER_SETTINGS: dict[str, Setting] = {
     "remote.log.storage.system.enable": _only("bool", "false", _TIERED),
     "replica.lag.time.max.ms": Setting("int", "30000", low=1),
     "share.coordinator.cached.buffer.max.bytes": _only("int", "1048588", _GROUPS),
-    "transaction.partition.verification.enable": _only("bool", "true", _TRANSACTIONS),
+    "transaction.partition.verification.enable": _only("bool", "true", "each transaction is verified"),
     **_all_refused(
         _SECURITY,
         "principal.builder.class sasl.jaas.config sasl.kerberos.kinit.cmd "
@@ -336,17 +335,14 @@ CLUSTER_SETTINGS: dict[str, Setting] = {
         _AT_COORDINATORS_START,
         "group.consumer.migration.policy group.initial.rebalance.delay.ms group.max.session.timeout.ms "
         "group.max.size group.min.session.timeout.ms offset.metadata.max.bytes "
-        "offsets.retention.check.interval.ms offsets.retention.minutes",
+        "offsets.retention.check.interval.ms offsets.retention.minutes transaction.max.timeout.ms "
+        "transactional.id.expiration.ms",
     ),
     **_all_refused(
         _PINNED,
-        "offsets.topic.num.partitions offsets.topic.replication.factor offsets.topic.segment.bytes",
-    ),
-    **_all_refused(
-        _TRANSACTIONS,
-        "transaction.max.timeout.ms transaction.state.log.min.isr "
-        "transaction.state.log.num.partitions transaction.state.log.replication.factor "
-        "transactional.id.expiration.ms",
+        "offsets.topic.num.partitions offsets.topic.replication.factor offsets.topic.segment.bytes "
+        "transaction.state.log.min.isr transaction.state.log.num.partitions "
+        "transaction.state.log.replication.factor",
     ),
     **_all_refused(_IN_MS.format("retention"), "log.retention.hours log.retention.minutes"),
     "log.roll.hours": _refused(_IN_MS.format("roll")),

@@ -111,7 +111,7 @@ def _why(error: ErrorCode, message: ConsumerGroupHeartbeatRequest) -> str:
     epoch = message.member_epoch
     texts = {
         ErrorCode.GROUP_ID_NOT_FOUND: f"{group} does not exist, or its members use the classic protocol",
-        ErrorCode.UNKNOWN_MEMBER_ID: f"{group} does not have {member}: it left, or was silent for too long",
+        ErrorCode.UNKNOWN_MEMBER_ID: f"{group} does not have {member}: it left, or was given up",
         ErrorCode.FENCED_MEMBER_EPOCH: f"{member} of {group} is not at epoch {epoch}: it has to join again",
         ErrorCode.UNRELEASED_INSTANCE_ID: f"{instance} is in use in {group}: by one process at a time only",
         ErrorCode.FENCED_INSTANCE_ID: f"{instance} of {group} was taken over by another member",

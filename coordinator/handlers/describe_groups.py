@@ -51,7 +51,7 @@ def _described(group: DescribedGroup, api_version: int, allowed: int) -> Describ
     error = group.error if api_version >= GROUP_ID_NOT_FOUND_SINCE else ErrorCode.NONE
     return DescribeGroupsDescribedGroup(
         error_code=error,
-        error_message=f"there is no group '{group.group_id}'" if error else None,
+        error_message=f"there is no group '{group.group_id}' of the classic protocol" if error else None,
         group_id=group.group_id,
         group_state=group.state,
         protocol_type=group.protocol_type,

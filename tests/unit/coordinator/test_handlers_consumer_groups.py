@@ -15,6 +15,7 @@ from springtide.node.topic_ids import topic_id_uuid
 from springtide.security.acls.model import Operation, ResourceType
 from springtide.wire.apis import ApiKey
 from springtide.wire.errors import ErrorCode
+from tests.kit.coordinator.consumer_desk import metadata
 from tests.kit.coordinator.group_shards import Coordinator
 
 BEAT, DESCRIBE = ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE
@@ -184,6 +185,26 @@ def test_a_group_is_described(coordinator: Coordinator, version: int) -> None:
         ErrorCode.GROUP_ID_NOT_FOUND,
         "there is no group 'none' of the consumer protocol",
     )
+
+
+def test_a_member_of_the_classic_protocol_is_described_as_one(coordinator: Coordinator) -> None:
+    """KIP-1099."""
+    join(coordinator)
+    protocols = [{"name": "range", "metadata": metadata("t")}]
+    coordinator.ask(
+        ApiKey.JOIN_GROUP,
+        3,
+        group_id=GROUP,
+        session_timeout_ms=45_000,
+        rebalance_timeout_ms=60_000,
+        member_id="",
+        protocol_type="consumer",
+        protocols=protocols,
+    )
+    (group,) = coordinator.ask(DESCRIBE, 1, group_ids=[GROUP]).groups
+    types = {member.member_type: member for member in group.members}
+    assert types.keys() == {0, 1}
+    assert (types[1].member_id, types[0].subscribed_topic_names) == (MEMBER, ("t",))
 
 
 def test_a_group_of_topics_that_a_client_may_not_know_is_not_described(coordinator: Coordinator) -> None:

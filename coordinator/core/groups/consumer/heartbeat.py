@@ -35,6 +35,8 @@ from springtide.wire.errors import ErrorCode
 
 _STATES = tuple(MemberState)
 _NOTHING_SAID = (None,) * 4
+_NO_TOPICS = "the coordinator has not heard yet which topics there are"
+_SHOW = "the member has to say again what it consumes"
 
 
 def consumer_heartbeat(registry: Registry, turn: Turn, request: ConsumerHeartbeat) -> None:
@@ -42,9 +44,11 @@ def consumer_heartbeat(registry: Registry, turn: Turn, request: ConsumerHeartbea
     (UNSUPPORTED_VERSION), for the rights on the group and on each named topic, and for what is wrong with the
     heartbeat alone (checks.py)."""
     if registry.consumers.topics is None:
-        reply = ConsumerHeartbeatReply(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        reply = ConsumerHeartbeatReply(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, message=_NO_TOPICS)
     else:
         reply = _answer(registry, turn, request)
+    if reply.error is ErrorCode.GROUP_ID_NOT_FOUND:
+        turn.waits = True  # Clients end on it: what has changed the group may still be refused.
     turn.reply(request.token, reply)
 
 
@@ -53,21 +57,21 @@ def _answer(registry: Registry, turn: Turn, request: ConsumerHeartbeat) -> Consu
     if group is not None and request.member_epoch < JOINING:
         error = leave(registry, turn, group, request)
         return ConsumerHeartbeatReply(error, request.member_id, request.member_epoch)
-    draft = None if group is None else GroupDraft(group)
+    draft = "" if group is None else GroupDraft(group)
     if group is None and request.member_epoch == JOINING:
         draft = begin(registry, turn, request.group_id)
-    if draft is None:
-        return ConsumerHeartbeatReply(ErrorCode.GROUP_ID_NOT_FOUND)
-    if request.pattern and request.pattern not in draft.group.asked and (fault := fault_of(request.pattern)):
-        return ConsumerHeartbeatReply(ErrorCode.INVALID_REGULAR_EXPRESSION, message=fault)
+    if isinstance(draft, str):
+        return ConsumerHeartbeatReply(ErrorCode.GROUP_ID_NOT_FOUND, message=draft)
     member_id = request.member_id or request.new_member_id
     error = _take_seat(registry, draft, member_id, request)
     if error is ErrorCode.NONE:
         error = _check_epoch(draft, member_id, request)
     if error is not ErrorCode.NONE:
         return ConsumerHeartbeatReply(error)
+    if request.pattern and request.pattern not in draft.group.asked and (fault := fault_of(request.pattern)):
+        return ConsumerHeartbeatReply(ErrorCode.INVALID_REGULAR_EXPRESSION, message=fault)
     if _has_to_show(registry, turn, draft, member_id, request):
-        return ConsumerHeartbeatReply(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        return ConsumerHeartbeatReply(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, message=_SHOW)
     return _beat(registry, turn, draft, member_id, request)
 
 

@@ -25,26 +25,34 @@ from coordinator.core.groups.consumer.draft import GroupDraft, KeyedValue
 from coordinator.core.groups.consumer.groups import ConsumerGroups
 from coordinator.core.groups.consumer.sessions import keep_alive
 from coordinator.core.groups.consumer.state import FIRST_EPOCH, ConsumerGroup, MemberState
+from coordinator.core.groups.history import ID_CHARS_MAX
 from coordinator.core.groups.registry import Registry, Turn
 from coordinator.core.groups.state import CONSUMER_TYPE, ClassicGroup, GroupMember
 from coordinator.core.groups.subscription import Subscription, read_assignment, read_subscription
 from coordinator.core.topic_partitions import PartitionsByTopic, StampedPartitions, by_topic, without
 
 
-def begin(registry: Registry, turn: Turn, group_id: str) -> GroupDraft | None:
-    """Return a new group, or what a classic one becomes; None if that has to stay what it is: the migration
-    policy or the size forbids it, it is not of consumers, the coordinator can't read what they say, or their
-    assignor tells them more than partitions, which would be lost. An empty one is of no account."""
+def begin(registry: Registry, turn: Turn, group_id: str) -> GroupDraft | str:
+    """Return a new group, or what a classic one becomes, or why that has to stay what it is, in words. An
+    empty one is of no account."""
     classic = registry.find(turn, group_id)
     if classic is None or not classic.members:
         return GroupDraft(ConsumerGroup(group_id), is_new=True)
-    options = registry.options
-    may_grow = options.migration_policy.may_upgrade and len(classic.members) <= options.consumer_size_max
-    is_of_consumers = classic.protocol_type == CONSUMER_TYPE
-    return _convert(registry.consumers, classic) if may_grow and is_of_consumers else None
+    policy, size_max = registry.options.migration_policy, registry.options.consumer_size_max
+    fault = ""
+    if not policy.may_upgrade:
+        fault = f"group.consumer.migration.policy is {policy}"
+    elif len(classic.members) > size_max:
+        fault = f"it has {len(classic.members)} members, and group.consumer.max.size is {size_max}"
+    elif classic.protocol_type != CONSUMER_TYPE:
+        fault = f"its members are no consumers (protocol type {classic.protocol_type})"
+    converted = fault or _convert(registry.consumers, classic)
+    if isinstance(converted, str):
+        return f"the group has members of the classic protocol and can't be converted: {converted}"
+    return converted
 
 
-def _convert(consumers: ConsumerGroups, classic: ClassicGroup) -> GroupDraft | None:
+def _convert(consumers: ConsumerGroups, classic: ClassicGroup) -> GroupDraft | str:
     spoken = {
         member_id: (_subscription(classic, member), read_assignment(member.assignment))
         for member_id, member in classic.members.items()
@@ -55,8 +63,10 @@ def _convert(consumers: ConsumerGroups, classic: ClassicGroup) -> GroupDraft | N
     told: dict[str, PartitionsByTopic] = {}
     owners: dict[UUID, dict[int, str]] = {}
     for member_id, (subscription, assignment) in spoken.items():
-        if subscription is None or assignment is None or assignment.user_data:
-            return None
+        if subscription is None or assignment is None:
+            return f"what its member {member_id[:ID_CHARS_MAX]} says can't be read"
+        if assignment.user_data:
+            return "its assignor tells members more than partitions"
         about[member_id] = _about(classic.members[member_id], subscription)
         told[member_id] = consumers.ids_of(assignment.partitions)
         owned[member_id] = _take(owners, member_id, consumers.ids_of(subscription.owned), epoch)

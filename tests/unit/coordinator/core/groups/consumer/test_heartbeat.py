@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from coordinator.core.consumer_group_records import TargetEpoch
-from coordinator.core.group_records import ConsumerRecord, decode_key
+from coordinator.core.consumer_group_records import (
+    TargetEpoch,
+    encode_consumer_key,
+    encode_consumer_value,
+)
+from coordinator.core.group_records import ConsumerGroupKey, ConsumerRecord, decode_key
 from coordinator.core.groups.consumer.requests import ConsumerHeartbeatReply
 from coordinator.core.groups.consumer.state import MemberState
 from coordinator.core.groups.machine import GroupMachine
 from coordinator.core.groups.options import GroupOptions
-from coordinator.core.topic_partitions import by_topic
+from coordinator.core.machine import ShardRecord
+from coordinator.core.topic_partitions import PartitionsByTopic, by_topic
 from springtide.wire.errors import ErrorCode
 from tests.kit.coordinator.consumer_desk import NOTHING, REBALANCE_MS, ConsumerDesk, every, some, topic
 from tests.kit.coordinator.group_desk import GROUP
@@ -209,6 +216,92 @@ def test_a_heartbeat_that_comes_twice_is_answered_twice(desk: ConsumerDesk, epoc
     assert not desk.replies.keys() & set(tokens)
     desk.commit()
     assert desk.replies[tokens[0]] == desk.replies[tokens[1]]
+
+
+@pytest.mark.parametrize("epoch", [-1, -2])
+def test_a_leave_that_comes_twice_is_answered_twice(desk: ConsumerDesk, epoch: int) -> None:
+    """franz-go#889."""
+    desk.join("a", instance_id="i")
+    desk.is_holding = True
+    tokens = [desk.start_beat("a", epoch, instance_id="i") for _ in range(2)]
+    desk.commit()
+    first, second = (desk.replies[token] for token in tokens)
+    assert isinstance(first, ConsumerHeartbeatReply)
+    assert isinstance(second, ConsumerHeartbeatReply)
+    assert first.error is ErrorCode.NONE
+    assert second.error is (ErrorCode.NONE if epoch == -2 else ErrorCode.UNKNOWN_MEMBER_ID)
+
+
+def test_who_leaves_and_joins_again_is_answered_in_this_order(desk: ConsumerDesk) -> None:
+    """KAFKA-19335: the answer to the leave came last, and the client took itself for gone."""
+    desk.join("a")
+    desk.is_holding = True
+    left = desk.start_beat("a", -1)
+    joined = desk.start_join_consumers("a")
+    desk.commit()
+    assert list(desk.replies)[-2:] == [left, joined]
+    assert desk.replies[left] == ConsumerHeartbeatReply(ErrorCode.NONE, "a", -1)
+    assert desk.member("a").current.epoch > 0
+    desk.is_holding = False
+    desk.wait(45_000)
+    assert desk.group.members == {}, "the session of the one that joined runs"
+
+
+def test_what_comes_back_to_the_member_that_was_to_give_it_up_is_its_own(desk: ConsumerDesk) -> None:
+    """KAFKA-16147: its entry in the index of owners was taken away with what it gave up."""
+    desk.join("a")
+    desk.join("b")
+    desk.wait(1_000)
+    desk.beat("a", 2)
+    desk.beat("b", -1)
+    desk.wait(1_000)
+    given_up = desk.revoking("a")[T.topic_id]
+    reply = desk.beat("a", 2, owned=some(T, *sorted({0, 1, 2, 3} - {*given_up})))
+    assert reply.assigned == every(T)
+    assert desk.group.owners == {T.topic_id: dict.fromkeys(range(4), "a")}
+
+
+def test_a_topic_that_a_member_drops_is_gone_from_the_answer_before_there_is_a_target(
+    desk: ConsumerDesk,
+) -> None:
+    """KAFKA-19431."""
+    u = topic("u", 1)
+    desk.know(T, u)
+    desk.join("a", "t", "u")
+    reply = desk.beat("a", 2, topics=("t",))
+    assert desk.group.is_due
+    assert reply.assigned == every(T)
+    assert desk.revoking("a") == every(u)
+
+
+@pytest.mark.parametrize("owned", [None, some(T, 0), NOTHING])
+def test_a_member_in_a_state_of_a_later_release_has_to_show_that_it_holds_nothing(
+    desk: ConsumerDesk, owned: PartitionsByTopic | None
+) -> None:
+    desk.join("a")
+    key = ConsumerGroupKey(ConsumerRecord.CURRENT, GROUP, "a")
+    later = replace(desk.member("a").current, state=9)
+    desk.machine.apply(ShardRecord(encode_consumer_key(key), encode_consumer_value(later)), len(desk.records))
+    expected = ErrorCode.NONE if owned == NOTHING else ErrorCode.FENCED_MEMBER_EPOCH
+    assert desk.error("a", 2, owned=owned) is expected
+
+
+def test_a_member_that_calls_from_another_host_is_written_and_not_assigned_anew(desk: ConsumerDesk) -> None:
+    two_members(desk)
+    before = len(desk.records)
+    desk.beat("a", 3, rack_id="r2")
+    assert written(desk, before) == [(5, True)]
+    assert desk.group.epoch == 3
+
+
+def test_of_two_faults_the_one_that_lets_a_client_join_again_is_told(desk: ConsumerDesk) -> None:
+    """Clients end on a pattern that is wrong: it is looked at last."""
+    two_members(desk)
+    wrong = {"topics": (), "pattern": "("}
+    assert desk.error("x", 3, **wrong) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert desk.error("a", 9, **wrong) is ErrorCode.FENCED_MEMBER_EPOCH
+    assert desk.error("a", 3, instance_id="i", **wrong) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert desk.error("a", 3, **wrong) is ErrorCode.INVALID_REGULAR_EXPRESSION
 
 
 def test_the_last_leaver_leaves_a_target_that_is_not_due(desk: ConsumerDesk) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 
+from coordinator.core.groups.consumer.requests import ConsumerHeartbeatReply
 from coordinator.core.groups.consumer.state import AWAY, MemberState
 from coordinator.core.groups.history import NOT_KNOWN
 from coordinator.core.groups.options import GroupOptions, MigrationPolicy
@@ -85,14 +86,18 @@ def test_an_empty_classic_group_of_any_type_makes_way_whatever_the_policy() -> N
 def test_a_policy_can_forbid_upgrades(policy: MigrationPolicy) -> None:
     desk = with_policy(policy)
     generation = desk.form_classic(HALVES)
-    assert desk.join("a").error is ErrorCode.GROUP_ID_NOT_FOUND
+    reply = desk.join("a")
+    assert (reply.error, f"migration.policy is {policy}" in reply.message) == (
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        True,
+    )
     assert desk.heartbeat("c", generation) is ErrorCode.NONE
 
 
 def test_a_group_that_is_too_large_for_the_other_protocol_stays() -> None:
     desk = with_policy(MigrationPolicy.BIDIRECTIONAL, 1)
     desk.form_classic(HALVES)
-    assert desk.join("a").error is ErrorCode.GROUP_ID_NOT_FOUND
+    assert "2 members, and group.consumer.max.size is 1" in desk.join("a").message
 
 
 def test_a_group_without_room_for_the_joiner_stays_as_it_is() -> None:
@@ -105,23 +110,31 @@ def test_a_group_without_room_for_the_joiner_stays_as_it_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("protocol_type", "said", "assignment"),
+    ("protocol_type", "said", "assignment", "why"),
     [
-        ("connect", metadata("t"), b""),
-        ("consumer", b"not a subscription", b""),
-        ("consumer", metadata("t"), b"not an assignment"),
-        ("consumer", metadata("t"), write_assignment([], 0)[:-4] + b"\x00\x00\x00\x01x"),
+        ("connect", metadata("t"), b"", "(protocol type connect)"),
+        ("consumer", b"not a subscription", b"", "can't be read"),
+        ("consumer", metadata("t"), b"not an assignment", "can't be read"),
+        (
+            "consumer",
+            metadata("t"),
+            write_assignment([], 0)[:-4] + b"\x00\x00\x00\x01x",
+            "tells members more than partitions",
+        ),
     ],
     ids=["another type", "no subscription", "no assignment", "user data"],
 )
 def test_a_group_that_the_coordinator_could_not_assign_stays(
-    desk: ConsumerDesk, protocol_type: str, said: bytes, assignment: bytes
+    desk: ConsumerDesk, protocol_type: str, said: bytes, assignment: bytes, why: str
 ) -> None:
     token = desk.start_join(protocols=(JoinProtocol("range", said),), protocol_type=protocol_type)
     desk.wait(3_000)
     joined = desk.joined(token)
     desk.start_sync(joined.member_id, joined.generation_id, {joined.member_id: assignment})
-    assert desk.join("a").error is ErrorCode.GROUP_ID_NOT_FOUND
+    reply = desk.join("a")
+    assert reply.error is ErrorCode.GROUP_ID_NOT_FOUND
+    assert reply.message.startswith("the group has members of the classic protocol and can't be converted: ")
+    assert reply.message.endswith(why)
     assert desk.heartbeat(joined.member_id, joined.generation_id) is ErrorCode.NONE
 
 
@@ -407,6 +420,24 @@ def test_the_last_consumer_leaves_and_the_group_is_of_the_classic_protocol_again
     joined = desk.join_classic("c", owned=some(T, 0, 1))
     assert (joined.generation_id, joined.leader) == (3, "c")
     assert desk.machine.registry.consumers.store.members == 0
+
+
+@pytest.mark.parametrize("how", ["committed", "refused"])
+def test_that_there_is_no_such_group_any_more_is_told_once_that_is_committed(
+    desk: ConsumerDesk, how: str
+) -> None:
+    """Clients end on it."""
+    mixed(desk)
+    desk.is_holding = True
+    desk.start_beat("a", -1)
+    late = desk.start_beat("b", 2)
+    assert late not in desk.replies
+    if how == "committed":
+        desk.commit()
+        assert desk.answer(late, ConsumerHeartbeatReply).error is ErrorCode.GROUP_ID_NOT_FOUND
+    else:
+        desk.refuse()
+        assert desk.replies[late] is ErrorCode.NOT_ENOUGH_REPLICAS
 
 
 @pytest.mark.parametrize("how", ["silent", "removed"])
