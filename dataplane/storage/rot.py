@@ -28,6 +28,7 @@ import msgspec
 from crc32c import crc32c
 
 from dataplane.storage.disk import Buffer, Disk, File, read_whole, replace_durably, unlink_durably
+from dataplane.storage.health import CorruptLog
 from dataplane.storage.segment import TO_THE_END, Hole, Segment, log_path
 from springtide.wire.record_batch import (
     HEADER_BYTES,
@@ -38,6 +39,7 @@ from springtide.wire.record_batch import (
 
 ROTTEN_FILE = "rotten"
 ROTTEN_FILE_BYTES_MAX = 1024 * 1024
+CHECKSUM = "CRC32C of the entries before"
 READ_AGAIN_BYTES = 1024 * 1024
 BATCHES_MAX = 64
 """Checked in one slice. Small batches take the interpreter from the loop: some 5 us each."""
@@ -221,17 +223,29 @@ def write_rotten(disk: Disk, directory: str, holes: Sequence[Hole]) -> None:
     """Durable when it returns; without holes the file goes. Raises OSError."""
     path = f"{directory}/{ROTTEN_FILE}"
     if holes:
-        replace_durably(disk, path, msgspec.json.encode(holes))
+        replace_durably(disk, path, msgspec.json.encode((*holes, _checksum(holes))))
     else:
         unlink_durably(disk, path)
 
 
 def read_rotten(disk: Disk, directory: str) -> tuple[Hole, ...]:
-    """Return the holes that earlier processes found. Raises OSError, also if the file can't be decoded."""
+    """Return the holes that earlier processes found. A list without a checksum, of an older release, is
+    believed. Raises OSError; CorruptLog if these are not the bytes that were written."""
     encoded = read_whole(disk, f"{directory}/{ROTTEN_FILE}", bytes_max=ROTTEN_FILE_BYTES_MAX)
     if encoded is None:
         return ()
     try:
-        return msgspec.json.decode(encoded, type=tuple[Hole, ...])
-    except msgspec.DecodeError as error:
-        raise OSError(f"{directory}/{ROTTEN_FILE}: {error}") from error
+        found = msgspec.json.decode(encoded, type=tuple[Hole, ...])
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise CorruptLog(f"{directory}/{ROTTEN_FILE}: {error}") from error
+    if all(each.base_offset >= 0 and each.reason != CHECKSUM for each in found):
+        return found
+    if found[-1] != _checksum(found[:-1]):
+        raise CorruptLog(f"{directory}/{ROTTEN_FILE}: CRC does not match")
+    return found[:-1]
+
+
+def _checksum(holes: Sequence[Hole]) -> Hole:
+    """Return the list's last entry, which holds the CRC32C of the others in place of a position. An older
+    release passes it over: no segment begins at -1."""
+    return Hole(-1, crc32c(msgspec.json.encode(holes)), 0, 0, 0, CHECKSUM)

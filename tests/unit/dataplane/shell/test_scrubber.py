@@ -11,8 +11,9 @@ from dataplane.core.effects import Effects
 from dataplane.core.fetch import ConsumerFetch
 from dataplane.core.fetch_session import FetchPosition
 from dataplane.core.role import Offline
+from dataplane.core.scrubbing import ScrubProgress
 from dataplane.shell.hosted import HostedPartition
-from dataplane.shell.scrubber import Scrubber
+from dataplane.shell.scrubber import Scrubber, decode_progress, encode_progress
 from dataplane.storage.divergent import list_copies
 from dataplane.storage.health import DAMAGED_FILE
 from dataplane.storage.log_dir import DIVERGENT
@@ -332,3 +333,11 @@ def test_rewritten_bytes_that_are_others_end_their_replica() -> None:
         assert bench.disk.exists(f"{log.directory}/{DAMAGED_FILE}")
 
     run(test)
+
+
+def test_a_checkpoint_with_a_flipped_bit_is_read_or_forgotten_and_ends_no_broker() -> None:
+    written = encode_progress({(TOPIC_ID, 0): ScrubProgress(1_000)})
+    for at in range(len(written)):
+        for bit in range(8):
+            decode_progress(written[:at] + bytes([written[at] ^ 1 << bit]) + written[at + 1 :])
+    assert decode_progress(written[:-3]) == {}

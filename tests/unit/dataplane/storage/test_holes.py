@@ -5,13 +5,15 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 
+import msgspec
 import pytest
 
 from dataplane.core.log_port import LogChanged, LogError, RottenBytes, SuspectBytes
 from dataplane.storage import rot
-from dataplane.storage.disk import File
+from dataplane.storage.disk import File, read_whole, replace_durably
 from dataplane.storage.health import ClosedLog, CorruptLog
 from dataplane.storage.partition_log import PartitionLog
+from dataplane.storage.recovery import DamagedLog
 from dataplane.storage.rot import ROTTEN_FILE, ScrubPlace, read_at_rest, read_rotten
 from dataplane.storage.segment import Hole
 from springtide.contract.session import ShutdownKind
@@ -73,6 +75,42 @@ def test_holes_are_noted_once_each_in_any_order_and_known_to_the_next_process() 
     again = opened(open_log(disk, last_shutdown=ShutdownKind.CLEAN, recovery_point=COUNT, options=NO_TAIL))
     assert again.holes.all == [other, early, late]
     assert not [path for path in disk.synced_paths if ROTTEN_FILE in path], "the file says it already"
+
+
+def test_a_flipped_bit_in_the_list_of_holes_hides_none_and_ends_this_log_alone() -> None:
+    """A hole that is forgotten, or that lies elsewhere, leaves damage where the log is taken for whole."""
+    disk, log = stored()
+    hole = hole_at(log, second_base(log))
+    note(log, hole)
+    log.close_cleanly()
+    path = f"{DIRECTORY}/{ROTTEN_FILE}"
+    written = read_whole(disk, path, bytes_max=1000)
+    assert written is not None
+    for at in range(len(written)):
+        for bit in range(8):
+            disk.flip_bit(path, at, bit=bit)
+            try:
+                assert read_rotten(disk, DIRECTORY) == (hole,)
+            except CorruptLog:
+                entry = open_log(
+                    disk, last_shutdown=ShutdownKind.CLEAN, recovery_point=COUNT, options=NO_TAIL
+                )
+                assert isinstance(entry, DamagedLog)
+            disk.flip_bit(path, at, bit=bit)
+    assert read_rotten(disk, DIRECTORY) == (hole,)
+
+
+def test_a_list_of_holes_of_an_older_release_is_believed_and_ours_is_read_by_it() -> None:
+    disk, log = stored()
+    holes = hole_at(log, 1), hole_at(log, 3)
+    replace_durably(disk, f"{DIRECTORY}/{ROTTEN_FILE}", msgspec.json.encode(holes))
+    assert read_rotten(disk, DIRECTORY) == holes
+    note(log, *holes)
+    written = read_whole(disk, f"{DIRECTORY}/{ROTTEN_FILE}", bytes_max=1000)
+    assert written is not None
+    found = msgspec.json.decode(written, type=tuple[Hole, ...])
+    bases = [segment.base_offset for segment in log.segments]
+    assert tuple(hole for hole in found if hole.base_offset in bases) == holes
 
 
 def test_holes_below_the_log_start_are_forgotten_also_by_the_next_process() -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from dataplane.storage import quarantine
+from dataplane.storage.disk import read_whole
 from dataplane.storage.health import DirectoryHealth
 from dataplane.storage.log_settings import PartitionId
 from dataplane.storage.partition_file import PARTITION_FILE, encode_partition
-from dataplane.storage.quarantine import Quarantine, SetAsideNote, free_name
+from dataplane.storage.quarantine import DESCRIPTION_FILE, Quarantine, SetAsideNote, free_name, read_note
 from springtide.contract.epochs import LeaderEpoch
 from springtide.contract.holdings import SetAsideLog
 from tests.kit.memory.disk import MemoryDisk
@@ -55,6 +56,21 @@ def test_a_log_that_an_earlier_release_set_aside_is_listed_and_a_folder_that_is_
     ((name, note),) = quarantined.notes.items()
     assert (name, note.log.topic, note.log.partition, note.log.why) == ("old", "orders", 3, "not known")
     assert quarantined.takeable((IDS[0], 3)) is None
+
+
+def test_a_note_with_a_flipped_bit_is_read_or_is_none() -> None:
+    disk = MemoryDisk()
+    quarantined = Quarantine(disk, "/data/quarantine", DirectoryHealth("/data"))
+    put(quarantined, disk, IDS[0])
+    (name,) = quarantined.notes
+    directory = f"/data/quarantine/{name}"
+    path = f"{directory}/{DESCRIPTION_FILE}"
+    for at in range(len(read_whole(disk, path, bytes_max=10_000) or b"")):
+        for bit in range(8):
+            disk.flip_bit(path, at, bit=bit)
+            read_note(disk, directory)
+            disk.flip_bit(path, at, bit=bit)
+    assert read_note(disk, directory) is not None
 
 
 def test_there_is_a_bound_on_folders_of_one_name(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -326,5 +326,5 @@ def test_a_list_of_holes_that_can_not_be_read_is_an_error_and_no_empty_one() -> 
     disk.mkdir("/log")
     assert read_rotten(disk, "/log") == ()
     disk.open(f"/log/{ROTTEN_FILE}", create=True).pwrite(b"[[", 0)
-    with pytest.raises(OSError, match=ROTTEN_FILE):
+    with pytest.raises(CorruptLog, match=ROTTEN_FILE):
         read_rotten(disk, "/log")
