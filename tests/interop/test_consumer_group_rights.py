@@ -10,6 +10,7 @@ from confluent_kafka import Consumer, KafkaError
 
 from localcluster.access import ALICE, OPERATOR, OWN, VIEWER
 from localcluster.cluster import LocalCluster
+from localcluster.rest import Json
 
 pytestmark = [pytest.mark.timeout(240)]
 OTHERS, PAY = "payments", f"{OWN}-pay"
@@ -79,6 +80,26 @@ def test_without_describe_on_a_topic(cluster: LocalCluster) -> None:
     why = f"no right to DESCRIBE 1 of the topics: {OTHERS}"
     assert (found.code(), why in found.str()) == (KafkaError.TOPIC_AUTHORIZATION_FAILED, True)
     check_told(cluster, ALICE, "TOPIC_AUTHORIZATION_FAILED", why)
+
+
+def test_what_members_did_to_a_group_is_explained_to_the_operator(cluster: LocalCluster) -> None:
+    group = f"{OWN}-explained"
+    assert first_of(cluster, ALICE, group, PAY) == [PAY]
+
+    def explained() -> list[Json] | None:
+        found: list[Json] = cluster.api.get(f"/clusters/{cluster.name}/rebalances/{group}")["items"]
+        return found if len(found) > 1 else None
+
+    left, joined = cluster.wait_until("its member's leave is told", explained)
+    (cause,), (move,) = joined["causes"], joined["moves"]
+    member = cause["member_id"]
+    assert (cause["kind"], left["causes"][0]["kind"], left["causes"][0]["member_id"]) == (
+        "joined",
+        "left",
+        member,
+    )
+    assert cause["text"] == f"member {member} joined from host /127.0.0.1"
+    assert (move["from_member_id"], move["to_member_id"], move["count"]) == (None, member, 1)
 
 
 def test_a_pattern_stands_for_the_topics_that_its_member_may_describe(cluster: LocalCluster) -> None:

@@ -9,7 +9,15 @@ from urllib.parse import quote
 import pytest
 
 from controller.shell.client_groups import CommittedPlace, MemberDetail
-from springtide.contract.groups import GroupNews, GroupRebalance, GroupTrouble
+from springtide.contract.groups import (
+    AwaitedStep,
+    GroupNews,
+    GroupRebalance,
+    GroupTrouble,
+    MovedPartition,
+    MovedPartitions,
+    RebalanceCause,
+)
 from tests.kit.admin_api.coordinators import Coordinator
 from tests.kit.admin_api.plans import protect
 from tests.kit.admin_api.rest import TOKENS, Rest, ask, controller, pointers, problem
@@ -138,6 +146,80 @@ async def test_the_last_rebalance_is_shown_as_the_groups_coordinator_told_it(
         assert await shown(**taken_over) == times | {"began_at": None, "reason": None}
         coordinator.epoch -= 1
         assert await shown(generation_id=3) == times | {"began_at": None, "reason": None}, "a dead process's"
+
+
+async def test_all_of_a_rebalance_is_shown(zookeeper: MemoryZooKeeper) -> None:
+    told = GroupRebalance(
+        group_id="billing",
+        generation_id=7,
+        began_ms=1_000,
+        ended_ms=-1,
+        reason="it left",
+        assigned_ms=2_000,
+        assignor="uniform",
+        causes=(
+            RebalanceCause(kind="left", text="it left", at_ms=1_000, member_id="a"),
+            RebalanceCause(kind="topics", text="more", at_ms=-1, member_id=""),
+        ),
+        causes_total=3,
+        to_move=4,
+        moved=2,
+        moves=(
+            MovedPartitions("a", "b", 1, 40, (MovedPartition("t", 1, 40),)),
+            MovedPartitions("", "b", 1, -1, (MovedPartition("t", 0, -1),)),
+        ),
+        paused=5,
+        paused_ms_max=60,
+        awaited=(AwaitedStep("b", 3_000, "to give up"), AwaitedStep("", 1_000, "the next assignment")),
+        awaited_total=9,
+    )
+    async with controller(zookeeper) as rest:
+        await billing(rest, MEMBER)
+        coordinator = Coordinator(rest, 1001)
+        await coordinator.register()
+        await coordinator.heartbeat(groups=GroupNews(rebalances=(told,)))
+        (shown,) = (await rest.client.get("/clusters/prod/rebalances/billing")).json()["items"]
+    second = "1970-01-01T00:00:0{}.000Z"
+    assert shown == {
+        "began_at": second.format(1),
+        "ended_at": None,
+        "reason": "it left",
+        "took_ms": None,
+        "state": "under_way",
+        "generation_id": 7,
+        "assigned_at": second.format(2),
+        "assignor": "uniform",
+        "causes": [
+            {"kind": "left", "text": "it left", "at": second.format(1), "member_id": "a"},
+            {"kind": "topics", "text": "more", "at": None, "member_id": None},
+        ],
+        "causes_total": 3,
+        "partitions_to_move": 4,
+        "partitions_moved": 2,
+        "moves": [
+            {
+                "from_member_id": "a",
+                "to_member_id": "b",
+                "count": 1,
+                "unowned_ms_max": 40,
+                "partitions": [{"topic": "t", "partition": 1, "unowned_ms": 40}],
+            },
+            {
+                "from_member_id": None,
+                "to_member_id": "b",
+                "count": 1,
+                "unowned_ms_max": None,
+                "partitions": [{"topic": "t", "partition": 0, "unowned_ms": None}],
+            },
+        ],
+        "partitions_paused": 5,
+        "paused_ms_max": 60,
+        "waiting_for": [
+            {"member_id": "b", "since": second.format(3), "what": "to give up"},
+            {"member_id": None, "since": second.format(1), "what": "the next assignment"},
+        ],
+        "waiting_for_total": 9,
+    }
 
 
 async def test_groups_in_trouble_are_alarms_page_by_page(zookeeper: MemoryZooKeeper) -> None:

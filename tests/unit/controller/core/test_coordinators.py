@@ -710,9 +710,9 @@ def test_rows_of_coordinators_and_shards_outlive_the_controller() -> None:
 
 def test_a_group_is_an_alarm_as_long_as_a_coordinator_tells_of_it() -> None:
     cluster = CoordinatorCluster(1001, 1002)
-    lags, restless = (
+    lags, restless, pending, unassigned = (
         GroupTrouble(group_id="billing", code=code, detail=f"billing: {code}")
-        for code in ("lag_grows", "unsettled")
+        for code in ("lag_grows", "unsettled", "offsets_pending", "not_assigned")
     )
     unknown = GroupTrouble(group_id="billing", code="of a later release", detail="?")
 
@@ -724,6 +724,10 @@ def test_a_group_is_an_alarm_as_long_as_a_coordinator_tells_of_it() -> None:
     unsettled = (AlarmCode.GROUP_UNSETTLED, "billing", "billing: unsettled")
     assert told(1001, lags, restless, unknown) == [unsettled, growing]
     assert told(1002) == [unsettled, growing]
+    assert [code for code, _, _ in told(1001, pending, unassigned)] == [
+        AlarmCode.GROUP_OFFSETS_PENDING,
+        AlarmCode.GROUP_NOT_ASSIGNED,
+    ]
     assert told(1001, lags) == [growing]
     assert not cluster.last.records, "nothing is stored of it"
     assert told(1002, lags) == told(1001) == [growing], "the shard is at another coordinator now"

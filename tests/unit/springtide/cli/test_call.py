@@ -249,6 +249,21 @@ def test_groups_are_listed_shown_and_deleted() -> None:
     assert (deleted.method, deleted.url.raw_path) == ("DELETE", b"/clusters/prod/groups/%C3%A4?reason=old")
 
 
+def test_the_rebalances_of_a_group_are_a_line_each() -> None:
+    told = {
+        "reason": "member a left",
+        "took_ms": 3_000,
+        "partitions_moved": 4,
+        "state": "superseded",
+        "began_at": "2026-12-01T03:00:00.000Z",
+        "waiting_for_total": 2,
+    }
+    ran = run(lambda request: ok({"items": [told]}), "groups", "rebalances", "a b", columns=150)
+    assert ran.asked[0].url.raw_path == b"/clusters/prod/rebalances/a%20b"
+    assert ran.status == 0
+    assert all(part in ran.out for part in ("member a left", "3 s", "superseded", "2026-12-01")), ran.out
+
+
 def test_a_look_at_records_begins_at_one_place() -> None:
     path = "/clusters/prod/topics/orders/records"
     words = "records orders --partition 3 --offset 17 --limit 5 --key a --ignore-case --format hex"
