@@ -41,7 +41,8 @@ def wait_until_out(cluster: LocalCluster, topic: str, broker_id: int) -> None:
 
 
 def test_tn_2026_06_13_the_first_record_after_a_gap_has_its_own_offset(cluster: LocalCluster) -> None:
-    """There the first record took the offset that was asked for, where compaction had left none."""
+    """TN 2026-06-13: there it took the offset that was asked for, where compaction had left none. KAFKA-7556:
+    the first offset of a compacted log is not that of its first record, which the lookup by time tells."""
     topic = made(cluster, cleanup_policy="compact", segment_bytes="4096", min_cleanable_dirty_ratio="0.01")
     write(cluster, topic, range(1_000), keys=10, **{"batch.num.messages": 10})
     python = kafka.KafkaConsumer(bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset="earliest")
@@ -62,6 +63,9 @@ def test_tn_2026_06_13_the_first_record_after_a_gap_has_its_own_offset(cluster: 
             assert record.value == b"%d" % record.offset
             assert record.offset > 100
             assert first_from(asked) >= record.offset, "nothing that was left is left out"
+        assert python.beginning_offsets([where]) == {where: 0}
+        by_time = python.offsets_for_times({where: 0})[where].offset
+        assert 100 < by_time <= first_from(0), "by time it is that of a record that there is"
     python.close()
 
 
@@ -104,7 +108,8 @@ def test_kafka_python_3107_a_consumer_reads_on_through_elections_and_leaders_com
 
 
 def test_lr_5088_a_client_comes_back_when_all_brokers_were_away(cluster: LocalCluster) -> None:
-    """There librdkafka bootstrapped for ever. KAFKA-19212: elections from the ELR were counted as unclean."""
+    """There librdkafka bootstrapped for ever. KAFKA-19212, KAFKA-18940: elections from the ELR counted as
+    unclean."""
     topic = made(cluster, min_insync_replicas="2")
     write(cluster, topic, range(20))
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "enable.idempotence": True})

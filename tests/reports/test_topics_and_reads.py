@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import re
+import select
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator
 
 import aiokafka
@@ -20,10 +22,13 @@ from confluent_kafka import KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from localcluster.cluster import LocalCluster
+from springtide.wire.apis import ApiKey
 from tests.kit.librdkafka import BEGAN_MS, SECONDS_MAX, consumer, make_again, numbered, read, write
+from tests.kit.metadata_desks import desks_of, send, told_of
 
 pytestmark = [pytest.mark.timeout(180), pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 
+TURNS = 20
 YEAR_MS = 31_536_000_000
 _FETCHES = re.compile(r'^kafka_network_requestmetrics_requests_total\{request="Fetch"\} (\S+)$', re.MULTILINE)
 
@@ -34,18 +39,34 @@ def admin(running_cluster: LocalCluster) -> Iterator[AdminClient]:
         yield client
 
 
-def test_rp_26_2_5_producers_go_on_through_topics_that_are_made_again(
-    running_cluster: LocalCluster, admin: AdminClient, make_topic: Callable[..., str]
+def test_rp_26_2_5_a_producer_goes_on_through_topics_that_are_made_again(
+    running_cluster: LocalCluster, make_topic: Callable[..., str]
 ) -> None:
-    """There brokers named the old topic's leader after a deletion and a creation, and a producer stopped."""
-    topic = make_topic("again")
-    for turn in range(5):
-        write(running_cluster, topic, range(3 * turn, 3 * turn + 3))
-        make_again(admin, topic)
-    write(running_cluster, topic, range(7))
+    """RP 26.2.5: there brokers named the old topic's leader after a deletion and a creation, and a producer
+    stopped."""
+    topic, bootstrap = make_topic("again"), running_cluster.bootstrap_servers
+    body = {"cluster": running_cluster.name, "name": topic, "partitions": 1, "replication_factor": 3}
+    refused: list[KafkaError | None] = []
+    told: list[set[tuple[uuid.UUID, int, int]]] = []
+    producer = Producer({"bootstrap.servers": bootstrap})
+    with desks_of(bootstrap) as desks:
+        for turn in range(TURNS):
+            if turn:
+                path = f"/clusters/{running_cluster.name}/topics/{topic}"
+                running_cluster.rest.delete(path).raise_for_status()
+                made = running_cluster.rest.post("/topics", json=body | {"wait_ms": 30_000})
+                assert made.status_code == 201
+            found = [told_of(desk, topic) for desk in desks]
+            told.append({(one.topic_id, one.error_code, one.partitions[0].leader_id) for one in found})
+            for number in range(3 * turn, 3 * turn + 3):
+                producer.produce(topic, b"%d" % number, on_delivery=lambda error, _: refused.append(error))
+            assert producer.flush(SECONDS_MAX) == 0
+    assert [len(each) for each in told] == [1] * TURNS, "each broker tells the same"
+    assert len({topic_id for each in told for topic_id, *_ in each}) == TURNS, "of the new topic"
+    assert refused == [None] * (3 * TURNS)
     with consumer(running_cluster) as opened:
         opened.assign([TopicPartition(topic, 0, 0)])
-        assert read(opened, 7) == [(number, b"%d" % number) for number in range(7)]
+        assert read(opened, 3) == numbered(range(3 * TURNS - 3, 3 * TURNS))
 
 
 def test_fg_1426_a_session_with_a_topic_that_was_made_again_does_not_spin(
@@ -76,7 +97,7 @@ def test_fg_1426_a_session_with_a_topic_that_was_made_again_does_not_spin(
 def test_rp_18282_a_time_before_what_was_deleted_finds_what_is_left(
     running_cluster: LocalCluster, admin: AdminClient, make_topic: Callable[..., str]
 ) -> None:
-    """There the lookup gave an offset below the start of the log, and the consumer never got a record."""
+    """There, as in RP#18566, the lookup gave an offset below the start of the log: no record ever came."""
     topic = make_topic("deleted")
     write(running_cluster, topic, range(1_000))
     for future in admin.delete_records([TopicPartition(topic, 0, 500)]).values():
@@ -102,14 +123,23 @@ def test_kafka_7556_the_first_offset_that_is_told_is_there(
         assert (earliest, by_time.offset, end, read(opened, 1)) == (7, 7, 20, [(7, b"7")])
 
 
+@pytest.mark.parametrize("is_done", [False, True])
 def test_ik_752_partitions_that_are_asked_for_again_are_all_there(
-    running_cluster: LocalCluster, admin: AdminClient, make_topic: Callable[..., str]
+    running_cluster: LocalCluster, admin: AdminClient, make_topic: Callable[..., str], *, is_done: bool
 ) -> None:
-    """There a second CreatePartitions, after an answer that was lost, left rows out."""
+    """There a second CreatePartitions, after an answer that was lost, left rows out. is_done: the first one
+    is, before the client asks again."""
     topic = make_topic("grown")
-    first, again = (admin.create_partitions([NewPartitions(topic, 6)])[topic] for _ in range(2))
-    answers = [future.exception(SECONDS_MAX) for future in (first, again)]
-    assert None in answers, answers
+    wanted = {"name": topic, "count": 6, "assignments": None}
+    fields = {"topics": (wanted,), "timeout_ms": 30_000, "validate_only": False}
+    with desks_of(running_cluster.bootstrap_servers) as desks:
+        send(desks[0], ApiKey.CREATE_PARTITIONS, 3, fields)
+        again = None if is_done else admin.create_partitions([NewPartitions(topic, 6)])[topic]
+        assert select.select([desks[0]], [], [], SECONDS_MAX)[0], "it is answered, to nobody"
+        again = again or admin.create_partitions([NewPartitions(topic, 6)])[topic]
+        error = again.exception(SECONDS_MAX)
+    refusal = None if error is None else error.args[0].name()
+    assert refusal in ({"INVALID_PARTITIONS"} if is_done else {"INVALID_PARTITIONS", None})
     running_cluster.wait_until_in_sync(topic)
     for partition in range(6):
         write(running_cluster, topic, range(2), partition=partition)
@@ -120,8 +150,8 @@ def test_ik_752_partitions_that_are_asked_for_again_are_all_there(
 def test_kafka_6482_a_record_of_the_future_does_not_end_retention(
     running_cluster: LocalCluster, make_topic: Callable[..., str], told_in: str
 ) -> None:
-    """There a record dated in microseconds, or a year ahead, kept its segment and all behind it for as long.
-    Here no client gets one in unless the topic allows it, and each says why."""
+    """There, as in RP#9820 and KAFKA-20609, a record dated in microseconds, or a year ahead, kept its segment
+    and all behind it for as long. Here no client gets one in unless the topic allows it; each says why."""
     now_ms = int(time.time() * 1e3)
     timestamp_ms = {"microseconds": now_ms * 1_000, "a year ahead": now_ms + YEAR_MS}.get(told_in, 2**63 - 1)
     topic = make_topic("early")

@@ -72,6 +72,17 @@ def test_every_rule_that_the_code_cites_by_its_page_exists() -> None:
     assert {(path, rule) for path, rule in cited if rule.replace(".", "-") not in known} == set()
 
 
+def test_each_report_is_named_in_its_test() -> None:
+    """docs/reports.md: by its number, or by the version or the day that it is told by."""
+    text = (ROOT / "docs/reports.md").read_text("utf-8")
+    rows = re.findall(r"(?m)^\| ([^|]*\d[^|]*) \|.*?(`tests/.*)\|$", text)
+    assert len(rows) > 50
+    for reports, paths in rows:
+        told = "".join((ROOT / path).read_text("utf-8") for path in re.findall(r"`([^`]*)`", paths))
+        unnamed = [one for one in re.findall(r"\d[\d.-]{2,}", reports) if one not in told]
+        assert unnamed == [], reports
+
+
 def test_no_line_of_a_document_is_longer_than_a_hundred_columns() -> None:
     """`python docs/lines.py` wraps what is. Tables, code, pictures and long words may be longer."""
     spec = spec_from_file_location("lines_of_documents", ROOT / "docs/lines.py")

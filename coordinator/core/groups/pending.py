@@ -27,7 +27,8 @@ class PendingOffsets:
         self.of: TwoViews[PendingKey, PendingOffset] = TwoViews()
         self.ended: TwoViews[int, EndedTransaction] = TwoViews()
         self.size_bytes = 0
-        #: Who has pending offsets where; supersets, from which `_keep` takes what is gone.
+        #: Who has pending offsets where; supersets, from which `_keep` takes what is gone. Kafka looked
+        #: through all open transactions for each partition that it was asked about (KAFKA-19160).
         self._of_producer: dict[int, dict[PendingKey, None]] = {}
         self._places: dict[str, dict[OffsetKey, dict[int, None]]] = {}
 

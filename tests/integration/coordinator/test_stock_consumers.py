@@ -96,6 +96,8 @@ def test_each_record_is_read_once_over_restarts_of_consumers_and_the_death_of_th
 
 
 def test_a_groups_offsets_survive_the_compaction_of_their_log(tmp_path: Path) -> None:
+    """KAFKA-19862: there offsets could not be loaded from a log that was compacted."""
+
     async def run() -> None:
         async with cluster_in_process(tmp_path) as cluster:
             await cluster.form(1, 2, 3, configs={"log.cleaner.backoff.ms": "100"})

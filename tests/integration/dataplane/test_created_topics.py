@@ -10,14 +10,10 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from localcluster.cluster import LocalCluster
-from springtide.wire import codec
-from springtide.wire.apis import ApiKey
 from springtide.wire.errors import ErrorCode
-from springtide.wire.headers import decode_response_header
-from tests.kit.dataplane.raw import frame_of
+from tests.kit.metadata_desks import TIMEOUT_S, desks_of, told_of
 
-ROUNDS, PARTITIONS, TIMEOUT_S = 16, 6, 30
-METADATA_VERSION = 12
+ROUNDS, PARTITIONS = 16, 6
 
 
 @pytest.fixture(scope="module")
@@ -30,33 +26,13 @@ def cluster() -> Iterator[LocalCluster]:
 @pytest.fixture(scope="module")
 def desks(cluster: LocalCluster) -> Iterator[list[socket.socket]]:
     """A connection to each broker, open before the first topic is made."""
-    found = []
-    for address in cluster.bootstrap_servers.split(","):
-        host, port = address.rsplit(":", 1)
-        found.append(socket.create_connection((host, int(port)), TIMEOUT_S))
-    yield found
-    for desk in found:
-        desk.close()
-
-
-def exactly(desk: socket.socket, count: int) -> bytes:
-    found = b""
-    while len(found) < count:
-        received = desk.recv(count - len(found))
-        assert received, "the broker ended the connection"
-        found += received
-    return found
+    with desks_of(cluster.bootstrap_servers) as found:
+        yield found
 
 
 def unready(desk: socket.socket, topic: str, partitions: int) -> list[Any]:
     """Return what a client would be told at this moment that makes it wait; nothing if it can go on."""
-    fields = {"topics": ({"topic_id": None, "name": topic},), "allow_auto_topic_creation": False}
-    body = codec.encode(codec.build(codec.request_type(ApiKey.METADATA, METADATA_VERSION), fields))
-    desk.sendall(frame_of(ApiKey.METADATA, METADATA_VERSION, body))
-    frame = memoryview(exactly(desk, int.from_bytes(exactly(desk, 4))))
-    _, position = decode_response_header(frame, api_key=ApiKey.METADATA, api_version=METADATA_VERSION)
-    answer: Any = codec.decode(codec.response_type(ApiKey.METADATA, METADATA_VERSION), frame, position)
-    (told,) = answer.topics
+    told = told_of(desk, topic)
     found = [ErrorCode(told.error_code)] if told.error_code else []
     found += [ErrorCode(each.error_code) for each in told.partitions if each.error_code]
     return found or ([] if len(told.partitions) == partitions else [len(told.partitions)])

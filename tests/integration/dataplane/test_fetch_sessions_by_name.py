@@ -1,4 +1,7 @@
-"""Sessions of consumers that name topics (before Fetch 13), as kafka-python and older clients have them."""
+"""Sessions of consumers that name topics (before Fetch 13), as kafka-python and older clients have them.
+
+IK#762: there such a session was answered with ids.
+"""
 
 from __future__ import annotations
 

@@ -47,6 +47,7 @@ def lying(claimed_ms: int, *times_ms: int) -> bytes:
 
 @pytest.mark.parametrize("claimed", ["-1", "0", "a day ago", "2^63-1"])
 def test_i36_records_stay_for_their_own_time_whatever_their_header_says(tmp_path: Path, claimed: str) -> None:
+    """RP#25200, RP#27529, IBM/sarama#3108: there the header was believed, and records went early."""
     now_ms = int(time.time() * 1000)
     claimed_ms = {"-1": -1, "0": 0, "a day ago": now_ms - DAY_MS, "2^63-1": 2**63 - 1}[claimed]
 

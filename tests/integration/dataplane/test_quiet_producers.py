@@ -71,7 +71,7 @@ def write_with_aiokafka(bootstrap: str, rest: Callable[[], None]) -> list[int]:
 
 def test_quiet_producers_go_on_after_their_partition_has_moved(tmp_path: Path) -> None:
     """Both are at rest while all records are deleted and two brokers that had no replica take the place of
-    the two that had; one of these dies and comes back."""
+    the two that had; one of these dies and comes back. RP#22670: there a quiet producer was out of order."""
 
     async def run() -> None:
         async with cluster_in_process(tmp_path) as cluster:

@@ -276,6 +276,8 @@ def test_a_user_that_is_deleted_while_it_writes_is_cut_off_and_what_was_acknowle
 def test_a_client_logs_in_again_on_its_connection_before_its_session_ends(
     ca: PrivateCa, issuer: TokenIssuer, tmp_path: Path
 ) -> None:
+    """TN#665: there a login again broke the connection."""
+
     def write_by_confluent(account: Account) -> None:
         producer = Producer(account.confluent | {"acks": "all"})
         failed: list[object] = []

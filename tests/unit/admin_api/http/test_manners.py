@@ -317,7 +317,7 @@ def test_problem_documents_are_plain_json() -> None:
 
 @pytest.mark.parametrize("path", ["/livez", "/clusters", "/openapi.json", "/nothing"])
 async def test_head_is_get_without_the_body(zookeeper: MemoryZooKeeper, path: str) -> None:
-    """FastAPI has no routes for it, and a probe then calls a service down that is well."""
+    """FastAPI has no routes for it (FastAPI#1773), and a probe then calls a service down that is well."""
     async with controller(zookeeper) as rest:
         head, get = await rest.client.head(path), await rest.client.get(path)
     assert (head.status_code, head.content) == (get.status_code, b"")

@@ -670,6 +670,7 @@ def test_a_preferred_election_by_hand_needs_no_delay_and_a_replica_in_sync(clust
 
 
 def test_producer_id_blocks_never_overlap_not_even_across_controllers() -> None:
+    """KAFKA-15552: there new controllers gave a block once more, and two producers had one id."""
     cluster = Cluster()
     event = AllocateProducerIds(
         wall_ms=0, request=ProducerIdsRequest(broker_id=1, broker_epoch=BrokerEpoch(1))

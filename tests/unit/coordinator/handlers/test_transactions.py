@@ -128,6 +128,7 @@ def test_a_fenced_producer_is_told_in_the_words_of_its_version(
 def test_an_end_by_a_connection_that_its_producer_has_left_closes_it(
     coordinator: Coordinator, version: int
 ) -> None:
+    """FLINK-23854: a restored job ends a transaction over a connection that never asked for its id."""
     producer = owner(coordinator)
     ended = {"transactional_id": ID, **producer, "committed": True}
     coordinator.ask(ADD, 3, connection_number=2, **of_producer(producer, {"orders": (0,)}))

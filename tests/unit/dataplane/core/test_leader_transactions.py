@@ -119,6 +119,7 @@ def test_a_marker_that_need_not_be_written_again_makes_a_verification_stale_too(
 
 
 def test_a_guard_of_an_earlier_leadership_proves_nothing() -> None:
+    """RP#8624 (RP#8486): there what was under way under an earlier term held up the next transaction."""
     bench = leading()
     guard = bench.append(txn=V1, **batch())[0].must_verify
     bench.apply(leader_epoch=2, partition_epoch=2)
@@ -243,6 +244,7 @@ def test_a_transactional_batch_without_a_transaction_is_refused() -> None:
 
 
 def test_a_shards_log_takes_neither_transactional_batches_nor_markers() -> None:
+    """RP#24637: there a transaction in the log of groups' offsets kept it from being compacted further."""
     writer = WriterId(WRITER_IDS.start + 5, 0)
     bench = leading(shard=Shard(owner=1001, writer=writer))
     for producer_id in (7, writer.producer_id):

@@ -91,6 +91,7 @@ def told(answer: Any) -> list[tuple[int, str, int, ErrorCode]]:
 
 
 def test_an_answer_waits_for_all_of_its_markers_and_tells_of_each() -> None:
+    """KAFKA-17877: there an answer went out before the last of its markers, and lacked a producer."""
     refused = AppendResult(ErrorCode.TRANSACTION_COORDINATOR_FENCED)
     broker = Broker(WAITS, refused, WAITS)
     answers = broker.ask(marker(7, orders=[0, 1]), marker(8, commits=False, absent=[4], orders=[2]))

@@ -66,6 +66,7 @@ async def test_api_versions_are_told_before_and_after() -> None:
 
 @virtual
 async def test_a_request_before_the_login_ends_the_connection_without_an_answer() -> None:
+    """TN#696: there a connection counted as logged in before it was."""
     async with sasl_desk(PEOPLE) as desk:
         early, between = desk.connect(), desk.connect()
         assert await early.use() is None

@@ -41,6 +41,7 @@ def judge(batch: bytes, *, cap: int = MIB, **options: Any) -> ErrorCode:
 
 @pytest.mark.parametrize(("batch", "code"), POISON.values(), ids=POISON)
 def test_a_batch_that_would_fail_its_readers_is_refused(batch: bytes, code: ErrorCode) -> None:
+    """KAFKA-6554, RP#29624, KAFKA-5211, aiokafka#321: there such batches were stored, and stopped readers."""
     assert judge(batch) is code
 
 

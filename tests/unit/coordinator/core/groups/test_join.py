@@ -342,6 +342,7 @@ def test_a_full_group_refuses_new_members_and_keeps_its_own() -> None:
 
 
 def test_a_static_member_that_was_started_again_has_its_place_in_a_full_group() -> None:
+    """KAFKA-20601: there its full group refused it."""
     desk = GroupDesk(GroupOptions(size_max=2))
     desk.form("a", statics={"b": "i"})
     assert desk.joined(desk.start_join(new_id="b-2", instance_id="i")).error is ErrorCode.NONE

@@ -80,6 +80,7 @@ def test_a_take_over_aborts_what_is_open_and_gets_its_epoch_afterwards() -> None
 
 
 def test_a_take_over_while_an_end_is_decided_waits() -> None:
+    """franz-go 1.21.4: the answer to wait must be one that clients ask again after."""
     desk = TransactionDesk()
     producer = desk.producer()
     desk.add(producer)

@@ -49,6 +49,7 @@ def test_a_leader_decides_no_round_that_could_not_be_committed_or_that_nobody_wa
 
 
 def test_a_leader_decides_no_round_beyond_the_last_stable_offset() -> None:
+    """RP#12176: it is exclusive; there the first record of an open transaction went with those before."""
     bench = leading()
     bench.begin(7)
     bench.commit_all()

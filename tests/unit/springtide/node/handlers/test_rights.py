@@ -512,6 +512,7 @@ def world() -> World:
 
 
 def test_each_api_has_a_rule() -> None:
+    """AM#3410: there an API was served without a rule."""
     assert set(OF_BROKER) == set(OF_COORDINATOR) == set(APIS)
     assert {case.key for case in CASES} | WITHOUT_ERROR | FREE == set(APIS)
 

@@ -85,6 +85,18 @@ def test_clients_are_told_the_level_in_the_versions_that_have_features(level: in
     assert answer.finalized_features_epoch == level
 
 
+def test_who_is_told_version_2_of_transactions_is_told_the_versions_of_requests_that_it_needs() -> None:
+    """franz-go 1.21.4: who goes by the feature alone sends what a broker does not know (KIP-890)."""
+    answer = told(4, TRANSACTIONS.since)
+    assert ("transaction.version", 2) in [
+        (one.name, one.max_version_level) for one in answer.finalized_features
+    ]
+    newest = {one.api_key: one.max_version for one in answer.api_keys}
+    assert newest[ApiKey.PRODUCE] >= 12
+    assert newest[ApiKey.END_TXN] >= 5
+    assert newest[ApiKey.TXN_OFFSET_COMMIT] >= 5
+
+
 def test_apis_of_consumer_groups_are_listed_at_their_level_and_while_it_is_not_known() -> None:
     """Some clients choose the protocol by the list, and some end if it lacks what they need."""
     ours = {ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE}

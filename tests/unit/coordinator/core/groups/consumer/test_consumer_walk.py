@@ -1,5 +1,7 @@
 """`consumer` groups in a random world (tests/kit/coordinator/consumer_walk.py says what must hold): few
-steps, for the proof walks further (tests/simulation/random_walks.py)."""
+steps, for the proof walks further (tests/simulation/random_walks.py).
+
+KAFKA-17306: there a group whose log was compacted could not be loaded. Each walk compacts its log."""
 
 from __future__ import annotations
 
