@@ -2,7 +2,8 @@
 
 Go's modules carry their tests: they are fetched into the module cache and run from there. Suites expect what
 their own CI has, so some tests fail without a fault of ours: the page (build/interop-suites.md) gives the
-words of each. A test that is silent for too long is ended, and its suite goes on behind it.
+words of each: all that it logged, because Go does not mark which line is the failure. A test that is silent
+for too long is ended, and its suite goes on behind it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -37,7 +39,7 @@ TOXIPROXY: Final = "github.com/Shopify/toxiproxy/v2/cmd/server@v2.12.0"
 """Sarama's tests cut connections at it. Our brokers tell their own addresses, so little of that is felt."""
 TOXIPROXY_URL: Final = "http://localhost:8474"  # by default
 VERDICTS: Final = {"PASS": "passes", "FAIL": "fails", "": "not in time", "SKIP": "skipped", "-": "not run"}
-_EVENT = re.compile(r"^(?:=== (?:RUN|CONT|NAME)|--- (PASS|FAIL|SKIP):)\s+(\w+)(?: \(.*\))?$")
+_EVENT = re.compile(r"^(?:=== (?:RUN|CONT|NAME)|--- (PASS|FAIL|SKIP):)\s+(\w+)(?:/\S*)?(?: \(.*\))?$")
 _WORDS = re.compile(r"^\s+\w+\.go:\d+: (.+)|^\s+Error:\s+(.+)|(panic: .+)")
 
 _PIPED: Final[dict[str, Any]] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "errors": "replace"}
@@ -85,8 +87,10 @@ def run(suite: Suite, environment: Mapping[str, str], seconds: float) -> tuple[s
     if not folder.is_dir():
         told = json.loads(go("-C", str(BUILD), "mod", "download", "-json", f"{suite.module}@latest"))
         version, folder = told["Version"], Path(told["Dir"])
-    binary = BUILD / f"{suite.name}.test"
-    for name in ("go.mod", "go.sum"):  # where Go may complete them: kafka-go's lacks what its tests need
+    binary, lists = BUILD / f"{suite.name}.test", ("go.mod", "go.sum")
+    if absent := [name for name in lists if not (folder / name).is_file()]:
+        raise NotRun(f"{folder} has no {absent[0]}: `go mod tidy` there writes it")
+    for name in lists:  # where Go may complete them: kafka-go's lacks what its tests need
         binary.with_suffix(name[2:]).write_bytes((folder / name).read_bytes())
     tidy = ("-mod=mod", f"-modfile={binary.with_suffix('.mod')}")
     go("-C", str(folder), "test", *tidy, "-c", "-tags", suite.tags, "-o", str(binary), suite.package)
@@ -109,7 +113,8 @@ def until_one_ends_it(
 ) -> Results:
     """Run tests one after the other until all are done, or one ends the process by its silence or a panic."""
     results: Results = {}
-    words, heard, is_ended = "", time.monotonic(), threading.Event()
+    words = defaultdict[str, list[str]](list)  # by test
+    heard, is_ended = time.monotonic(), threading.Event()
 
     def watch() -> None:
         while not is_ended.wait(1.0):
@@ -120,16 +125,16 @@ def until_one_ends_it(
         threading.Thread(target=watch, daemon=True).start()
         for line in process.stdout or ():
             if told := _WORDS.match(line):
-                words = next(filter(None, told.groups()))
+                words[running].append(next(filter(None, told.groups())))
             if event := _EVENT.match(line.rstrip()):
                 heard, running = time.monotonic(), event[2]
                 if event[1]:
-                    results[running] = (VERDICTS[event[1]], words)
-                words = ""
+                    results[running] = (VERDICTS[event[1]], "; ".join(words[running]))
         is_ended.set()
     if process.returncode and running not in results:
         verdict = VERDICTS["" if process.returncode < 0 else "FAIL"]
-        results[running] = (verdict, words or f"its process ended with {process.returncode}")
+        why = words[running] or [f"its process ended with {process.returncode}"]
+        results[running] = (verdict, "; ".join(why))
     return results
 
 

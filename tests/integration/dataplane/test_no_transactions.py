@@ -1,4 +1,5 @@
-"""At a level without transactions a client that asks for them learns so at once, whichever client it is."""
+"""A client that asks for transactions where there are none learns so at once, whichever client it is: at a
+level without them, and where no coordinator was ever admitted."""
 
 from __future__ import annotations
 
@@ -15,8 +16,8 @@ import trio
 from aiokafka.errors import KafkaError as AioKafkaError
 from kafka.errors import KafkaError as KafkaPythonError
 
-from springtide.levels import TRANSACTIONS, Level
-from springtide.node.handlers.find_coordinator import NO_TRANSACTIONS
+from springtide.levels import NEWEST, TRANSACTIONS, Level
+from springtide.node.handlers.find_coordinator import NO_TRANSACTIONS, NOT_ADMITTED
 from tests.kit.dataplane.cluster_in_process import cluster_in_process
 
 AT_ONCE_S = 20
@@ -56,22 +57,26 @@ def aiokafka_client(bootstrap: str) -> str:
     return asyncio.run(begin())
 
 
+UNNAMED = "UnsupportedVersionError"
+"""All that a client which does not show our reason has to say."""
+
+
 @pytest.mark.parametrize(
-    ("begin", "told"),
-    [
-        (librdkafka, NO_TRANSACTIONS),
-        (kafka_python, "UnsupportedVersionError"),
-        (aiokafka_client, "UnsupportedVersionError"),
-    ],
+    ("level", "reason"),
+    [(Level(TRANSACTIONS.since - 1), NO_TRANSACTIONS), (NEWEST, NOT_ADMITTED)],
+    ids=["level 1", "no coordinator"],
+)
+@pytest.mark.parametrize(
+    ("begin", "told"), [(librdkafka, None), (kafka_python, UNNAMED), (aiokafka_client, UNNAMED)]
 )
 def test_a_transactional_producer_is_told_at_once_that_there_are_no_transactions(
-    tmp_path: Path, begin: Callable[[str], str], told: str
+    tmp_path: Path, begin: Callable[[str], str], told: str | None, level: Level, reason: str
 ) -> None:
     async def run() -> None:
-        async with cluster_in_process(tmp_path, level=Level(TRANSACTIONS.since - 1)) as cluster:
+        async with cluster_in_process(tmp_path, level=level) as cluster:
             await cluster.form(1)
             before = time.monotonic()
-            assert told in await trio.to_thread.run_sync(begin, cluster.bootstrap())
+            assert (told or reason) in await trio.to_thread.run_sync(begin, cluster.bootstrap())
             assert time.monotonic() - before < AT_ONCE_S / 2
 
     trio.run(run)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.interop import suites
-from tests.interop.suites import Results, render, until_one_ends_it
+from tests.interop.suites import NotRun, Results, Suite, render, run, until_one_ends_it
 
 TOLD = """\
 === RUN   TestGood
@@ -43,6 +43,34 @@ def test_each_test_has_its_verdict_and_the_words_of_those_that_did_not_pass(tmp_
     }
     assert found["TestBad"][1] == "expected 1, got 2"
     assert found["TestSkipped"][1] == "needs docker"
+
+
+INTERLEAVED = """\
+=== RUN   TestTxn
+    txn_test.go:20: consumer error: not the record
+=== RUN   TestSasl
+=== RUN   TestSasl/plain
+        Error:  Expected nil
+=== NAME  TestTxn
+    txn_test.go:29: FAILED TESTING -- NOT DELETING TOPIC t
+--- FAIL: TestTxn (0.01s)
+=== NAME  TestSasl
+--- FAIL: TestSasl (0.01s)
+"""
+
+
+def test_the_words_begin_with_the_failure_whatever_else_is_logged_meanwhile(tmp_path: Path) -> None:
+    found = results_of(f"print({INTERLEAVED!r})", tmp_path)
+    assert {name: words for name, (_, words) in found.items()} == {
+        "TestTxn": "consumer error: not the record; FAILED TESTING -- NOT DELETING TOPIC t",
+        "TestSasl": "Expected nil",
+    }
+
+
+def test_a_checkout_that_go_did_not_tidy_is_refused_in_words(tmp_path: Path) -> None:
+    (tmp_path / "go.mod").write_text("module x\n")
+    with pytest.raises(NotRun, match=r"has no go\.sum: `go mod tidy`"):
+        run(Suite("x", str(tmp_path)), {}, 1.0)
 
 
 def test_a_panic_is_the_failure_of_the_test_that_ran(tmp_path: Path) -> None:
