@@ -176,7 +176,7 @@ class Reference:
 
     @contextmanager
     def member(self, group: str, topic: str) -> Iterator[None]:
-        """A group with one member, which has its assignment and goes on as long as the `with` block."""
+        """A group with one member, which has its assignment, also after the `with` block, and ends then."""
         with self._consumer(group) as consumer:
             consumer.subscribe([topic])
 
@@ -186,6 +186,8 @@ class Reference:
 
             self._wait(f"a member of {group} has its assignment", is_assigned)
             yield
+            if not is_assigned():
+                raise NotAsAsked("the member that was there before has lost its assignment")
 
     def check(self, row: Row, topic: str, value: object) -> None:
         """Compare what the driver told and what the brokers hold with what was asked; raise NotAsAsked."""

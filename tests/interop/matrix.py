@@ -40,6 +40,8 @@ FIND_A_GROUP = (
     *("reset_group", "delete_group_offsets", "delete_group"),
 )
 FIND_A_USER = ("describe_user", "delete_password")
+OTHERS = "-others"
+"""The topic of a group's classic member."""
 State = Literal["ok", "failed", "missing", "not in this client", "not compared"]
 Tell = Callable[[str], None]
 
@@ -214,6 +216,8 @@ class Matrix:
         match row.call:
             case "describe_group":
                 there = reference.member(topic, topic)
+            case "consumer_share" if row.beside_classic:
+                there = reference.member(topic, f"{topic}{OTHERS}")
             case "list_transactions" | "describe_transaction":
                 there = reference.open_transaction(topic)
             case _:
@@ -238,6 +242,7 @@ def _prepare(side: Side, reference: Reference, rows: Sequence[Row], topics: Mapp
     """Make what the rows find."""
     reference.make_topics(
         {topics[row.name]: row.partitions for row in rows if row.call not in ("connect", "create")}
+        | {f"{topics[row.name]}{OTHERS}": 1 for row in rows if row.beside_classic}
     )
     for row in rows:
         topic = topics[row.name]

@@ -76,6 +76,7 @@ class Row:
         partitions: those of the row's topic.
         login: how the client gets into the secured cluster; "": it asks the plain one.
         is_refused: the client has to be told that it is not authorized, and nothing done.
+        beside_classic: a member of the classic protocol, which reads another topic, is in the group.
     """
 
     name: str
@@ -86,6 +87,7 @@ class Row:
     partitions: int = 1
     login: str = ""
     is_refused: bool = False
+    beside_classic: bool = False
 
     def request(self, *, bootstrap: str, topic: str, login: dict[str, str] | None) -> dict[str, object]:
         """Return what the driver reads."""
@@ -129,6 +131,13 @@ ROWS = (
     Row("group-resume", "group: commit and go on", "group_resume"),
     Row("group-static", "group: static member returns", "group_static", partitions=NEW_PARTITIONS),
     Row("consumer-share", "KIP-848: two members share", "consumer_share", partitions=NEW_PARTITIONS),
+    Row(
+        "consumer-mixed",
+        "KIP-848: beside a classic member",
+        "consumer_share",
+        partitions=NEW_PARTITIONS,
+        beside_classic=True,
+    ),
     Row("consumer-resume", "KIP-848: commit and go on", "consumer_resume"),
     Row("consumer-static", "KIP-848: static member returns", "consumer_static", partitions=NEW_PARTITIONS),
     Row("group-list", "list groups", "list_groups"),
