@@ -7,7 +7,6 @@ server. With `SPARK_TEST_ARCHIVES`, tasks have what that archive holds and nothi
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from localcluster.cluster import LocalCluster
 from localcluster.java import find_java
 from pipeline.client.client import Client
 from pipeline.client.config import ClientConfig, parse_bootstrap
+from pipeline.jobs.session import worker_python
 from tests.kit.pipeline.spark_jvm import DRIVER_ENVIRONMENT, home_without_python
 from tests.pipeline_proof.connector import connector_settings
 
@@ -42,7 +42,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
     if ARCHIVES:
         os.environ["PYTHONPATH"] = ""  # Spark would ship it to the executors
     else:
-        os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+        os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = worker_python()
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), kept.get("PYTHONPATH")]))
     builder = pyspark_sql.SparkSession.builder.appName("tests")
     builder = builder.remote(MASTER) if IS_CONNECT else builder.master(MASTER)

@@ -25,6 +25,7 @@ import psutil
 
 import localcluster.launcher
 from localcluster.java import find_java
+from pipeline.jobs.session import worker_python
 from tests.kit.pipeline.spark_jvm import SHORT_LIVED
 from tests.pipeline_proof.faults.driver import MARK
 
@@ -54,8 +55,8 @@ class Driver:
         environment = {
             **os.environ,
             "JAVA_HOME": str(find_java().executable.resolve().parents[1]),
-            "PYSPARK_PYTHON": sys.executable,
-            "PYSPARK_DRIVER_PYTHON": sys.executable,
+            "PYSPARK_PYTHON": worker_python(),
+            "PYSPARK_DRIVER_PYTHON": worker_python(),
             "PYTHONPATH": str(ROOT),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_LOCAL_DIRS": str(log_path.parent / "spark-local"),
