@@ -12,6 +12,7 @@ from controller.core.effects import Alarm, AlarmCode, AlarmKey, ClearAlarm, More
 from controller.core.election import SLICE, seats_in_order
 from controller.core.events import (
     AllocateProducerIds,
+    ConfigureTopic,
     LeadersElected,
     Refusal,
     RefusalCode,
@@ -310,6 +311,20 @@ def test_an_opted_in_partition_with_nobody_live_waits_for_the_first_to_return(cl
     assert cluster.partition().leader == NO_LEADER
     cluster.play("restart 3")
     assert (cluster.partition().leader, cluster.partition().recovery) == (3, RECOVERING)
+
+
+@pytest.mark.parametrize("controller", ["", "fail-over"])
+def test_no_leader_is_elected_uncleanly_once_the_topic_has_opted_out(
+    cluster: Scripted, controller: str
+) -> None:
+    """2.12 (what an answer means): it is in force when it is stored, for the controller alone elects, and its
+    successor reads it in the rows."""
+    cluster.play("create 1,2,3 unclean.leader.election.enable=true; isr 1,2; kill 2")
+    opt_out = {"unclean.leader.election.enable": "false"}
+    cluster.step(ConfigureTopic(wall_ms=0, actor="ann", topic_id=topic_id(), configs=opt_out))
+    cluster.play(f"{controller}; kill 1; run 20000")
+    state = cluster.partition()
+    assert (seats(state), state.recovery) == ((NO_LEADER, (), (1, 2)), RECOVERED)
 
 
 def test_an_unclean_election_prefers_who_held_a_seat_but_could_not_prove_its_log(cluster: Scripted) -> None:
