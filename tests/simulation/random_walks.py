@@ -1,4 +1,4 @@
-"""Seeds of the random walks of machines and of a leader (tests/kit), for teeth.py."""
+"""Seeds of random walks of machines and of a leader (tests/kit), and of the whole system, for teeth.py."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import hypothesis
 from hypothesis import HealthCheck, Phase, Verbosity, settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
+from tests.fullstack.run import run_seed
 from tests.kit.coordinator.consumer_walk import ConsumerWalk
 from tests.kit.coordinator.group_walk import GroupWalk
 from tests.kit.coordinator.pending_walk import PendingWalk
@@ -21,13 +22,19 @@ WALKS: dict[str, type[RuleBasedStateMachine]] = {
     "transactions": TransactionWalk,
     "markers": MarkerWalk,
 }
+WHOLE_SYSTEM = "the whole system"
+"""In virtual time: a seed of tests/fullstack."""
+FAULTS_MS = 3_000
 TIMES = 20
 STEPS = 40
 
 
 def walk_failure(name: str, seed: int) -> tuple[str, str] | None:
-    """Walk TIMES times. Return (rule, what failed), or None: "walk", where what must hold does not; else
-    the crash, as the simulation writes one."""
+    """Walk TIMES times, or run the whole system once. Return (rule, what failed), or None: "walk", where what
+    must hold does not; else the crash, as the simulation writes one."""
+    if name == WHOLE_SYSTEM:
+        failure = next(iter(run_seed(seed, faults_ms=FAULTS_MS).failures), None)
+        return None if failure is None else ("" if failure.startswith("crash") else "walk", failure)
     walk = hypothesis.seed(seed)(type("SeededWalk", (WALKS[name],), {}))
     try:
         run_state_machine_as_test(

@@ -41,7 +41,7 @@ ROOT = Path(__file__).parents[2]
 @dataclass(frozen=True, slots=True, order=True)
 class Run:
     """Of a scenario, or of a seed alone. family: of the seed's strikes. coordinators, compacted: of the
-    seed's cluster. walks: the random walk that the seed is of (random_walks.WALKS)."""
+    seed's cluster. walks: what the seed is of instead (random_walks)."""
 
     seed: int
     scenario: str = ""

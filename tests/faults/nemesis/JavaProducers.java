@@ -67,6 +67,7 @@ public class JavaProducers {
             case "offsets" -> producer.sendOffsetsToTransaction(offsets(call), group(call[2]));
             case "commit" -> producer.commitTransaction();
             case "abort" -> producer.abortTransaction();
+            case "flush" -> producer.flush();
             case "drop" -> producers.remove(call[0]).close(Duration.ZERO);
             default -> throw new IllegalStateException(call[1]);
         }

@@ -85,9 +85,8 @@ class JavaProcess:
 
     def close(self) -> None:
         """End it. What is open stays open."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait()
+        with self._process:  # closes its pipes and waits
+            pass
 
 
 class JavaProducer:
@@ -114,6 +113,10 @@ class JavaProducer:
 
     def poll(self, seconds: float) -> None:
         """Acknowledgements come with the answers of calls."""
+
+    def flush(self) -> None:
+        """Wait until each record is acknowledged, or has failed."""
+        self._call("flush")
 
     def send_offsets_to_transaction(
         self, offsets: Sequence[TopicPartition], group: str, seconds: float

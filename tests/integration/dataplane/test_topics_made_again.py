@@ -7,7 +7,9 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import ExitStack
+from typing import Any, Protocol
 
 import pytest
 from aiokafka import AIOKafkaProducer
@@ -16,8 +18,12 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaProducer
 
 from localcluster.cluster import LocalCluster
+from tests.faults.nemesis.java_producer import JavaProcess
+from tests.interop.clients import NO_JARS, kafka_home
 
 ROUNDS, RECORDS, TIMEOUT_S = 4, 25, 20
+STOPPED_S = 1.5
+"""Shorter than a broker's session: it is back before the controller takes it for silent."""
 FEWER = 10
 """So many are in the old log: what goes there would stand behind them."""
 
@@ -35,7 +41,11 @@ def admin(cluster: LocalCluster) -> Iterator[AdminClient]:
         yield client
 
 
-def write(bootstrap: str, topic: str, values: list[bytes]) -> list[bytes]:
+def plain_producer(bootstrap: str, acks: str = "all") -> Producer:
+    return Producer({"bootstrap.servers": bootstrap, "acks": acks, "enable.idempotence": False})
+
+
+def write(producer: Producer, topic: str, values: list[bytes]) -> list[bytes]:
     """Return the values that were acknowledged."""
     acknowledged: list[bytes] = []
 
@@ -44,7 +54,6 @@ def write(bootstrap: str, topic: str, values: list[bytes]) -> list[bytes]:
         if error is None and value is not None:
             acknowledged.append(value)
 
-    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "enable.idempotence": False})
     for value in values:
         producer.produce(topic, value, on_delivery=on_delivery)
     producer.flush(TIMEOUT_S)
@@ -67,40 +76,196 @@ def read(bootstrap: str, topic: str) -> list[bytes]:
         consumer.close()
 
 
+class Desk:
+    """Where topics are deleted and made again."""
+
+    def __init__(self, cluster: LocalCluster, admin: AdminClient, way: str) -> None:
+        self._cluster, self._admin, self._is_kafka = cluster, admin, way == "kafka"
+
+    def create(self, topic: str) -> None:
+        if self._is_kafka:
+            self._admin.create_topics([NewTopic(topic, 1, 3)])[topic].result(TIMEOUT_S)
+        else:
+            body = {"cluster": "prod", "partitions": 1, "replication_factor": 3, "name": topic}
+            assert self._cluster.rest.post("/topics", json=body).status_code == 201
+
+    def delete(self, topic: str) -> None:
+        if self._is_kafka:
+            self._admin.delete_topics([topic])[topic].result(TIMEOUT_S)
+        else:
+            assert self._cluster.rest.delete(f"/clusters/prod/topics/{topic}").status_code == 202
+
+
+OLD, NEW = ([b"%s %d" % (word, number) for number in range(RECORDS)] for word in (b"old", b"new"))
+
+
 @pytest.mark.parametrize("way", ["kafka", "rest"])
 def test_i39_what_is_acknowledged_after_the_creation_is_in_the_topic_that_was_created(
     cluster: LocalCluster, admin: AdminClient, way: str
 ) -> None:
-    bootstrap = cluster.bootstrap_servers
-    body = {"cluster": "prod", "partitions": 1, "replication_factor": 3}
-
-    def by_kafka(topic: str) -> None:
-        admin.create_topics([NewTopic(topic, 1, 3)])[topic].result(TIMEOUT_S)
-
-    def by_rest(topic: str) -> None:
-        assert cluster.rest.post("/topics", json=body | {"name": topic}).status_code == 201
-
-    create: Callable[[str], None] = by_kafka if way == "kafka" else by_rest
+    bootstrap, desk = cluster.bootstrap_servers, Desk(cluster, admin, way)
     topics = [f"again-{way}-{number}" for number in range(ROUNDS)]
-    acknowledged: dict[str, list[bytes]] = {}
     for topic in topics:
-        create(topic)
-        old = [b"old %d" % number for number in range(FEWER)]
-        assert write(bootstrap, topic, old) == old
-        if way == "kafka":
-            admin.delete_topics([topic])[topic].result(TIMEOUT_S)
-        else:
-            assert cluster.rest.delete(f"/clusters/prod/topics/{topic}").status_code == 202
-        create(topic)
-        acknowledged[topic] = write(bootstrap, topic, [b"new %d" % number for number in range(RECORDS)])
-    assert all(len(values) == RECORDS for values in acknowledged.values())
-    assert {topic: read(bootstrap, topic) for topic in topics} == acknowledged
+        desk.create(topic)
+        assert write(plain_producer(bootstrap), topic, OLD[:FEWER]) == OLD[:FEWER]
+        desk.delete(topic)
+        desk.create(topic)
+        assert write(plain_producer(bootstrap), topic, NEW) == NEW
+    assert {topic: read(bootstrap, topic) for topic in topics} == dict.fromkeys(topics, NEW)
 
 
-def run_through(create: Callable[[], None], write: Callable[[int], None]) -> int:
-    """Write while another thread makes the topic again, and after it. Return the first number that was
-    written after the creation's answer."""
-    again = threading.Thread(target=create)
+@pytest.mark.parametrize("followers", [0, 1])
+def test_i39_holds_while_the_old_leader_stands_still_alone_or_with_a_follower(
+    cluster: LocalCluster, admin: AdminClient, followers: int
+) -> None:
+    """What is sent by the old topic's metadata waits in the socket of a leader that has not heard of the
+    deletion, and acks=1 needs nobody else. Over REST alone: CreateTopics is answered once that leader knows
+    the new topic."""
+    desk, topic = Desk(cluster, admin, "rest"), f"still-{followers}"
+    desk.create(topic)
+    producer = plain_producer(cluster.bootstrap_servers, acks="1")
+    assert write(producer, topic, OLD[:FEWER]) == OLD[:FEWER]
+    (view,) = cluster.partitions(topic)
+    assert view.replicas[0] == view.leader
+    stopped = [cluster.brokers[broker_id].process for broker_id in view.replicas[: followers + 1]]
+    with ExitStack() as resuming:
+        for process in stopped:
+            resuming.callback(process.resume)
+            process.pause()
+        timer = threading.Timer(STOPPED_S, resuming.pop_all().close)
+        timer.start()
+        desk.delete(topic)
+        desk.create(topic)
+        acknowledged = write(producer, topic, NEW)
+        timer.join()
+    assert acknowledged == NEW
+    committed = write(plain_producer(cluster.bootstrap_servers), topic, [b"last"])
+    assert read(cluster.bootstrap_servers, topic) == NEW + committed
+
+
+class Running(Protocol):
+    """An idempotent producer of some client."""
+
+    def send(self, number: int) -> None: ...
+
+    def finish(self) -> None:
+        """Wait until all is acknowledged; fail if something is not."""
+
+    def close(self) -> None: ...
+
+
+class Librdkafka:
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self._topic = topic
+        config = {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 0}
+        self._producer = Producer(config)
+
+    def send(self, number: int) -> None:
+        self._producer.produce(self._topic, b"%d" % number, on_delivery=_demand)
+        self._producer.poll(0)
+
+    def finish(self) -> None:
+        assert self._producer.flush(TIMEOUT_S) == 0
+
+    def close(self) -> None:
+        pass
+
+
+def _demand(error: object, _message: object) -> None:
+    assert error is None, error
+
+
+class KafkaPython:
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self._topic, self._sent = topic, []  # type: tuple[str, list[Any]]
+        self._producer = KafkaProducer(bootstrap_servers=bootstrap.split(","), enable_idempotence=True)
+
+    def send(self, number: int) -> None:
+        self._sent.append(self._producer.send(self._topic, b"%d" % number, partition=0))
+
+    def finish(self) -> None:
+        for future in self._sent:
+            future.get(TIMEOUT_S)
+
+    def close(self) -> None:
+        self._producer.close()
+
+
+class Aiokafka:
+    """In a loop of its own, in a thread."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self._topic, self._sent = topic, []  # type: tuple[str, list[asyncio.Future[object]]]
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever)
+        self._thread.start()
+        self._producer = self._run(self._start(bootstrap))
+
+    async def _start(self, bootstrap: str) -> AIOKafkaProducer:
+        producer = AIOKafkaProducer(bootstrap_servers=bootstrap, enable_idempotence=True)
+        await producer.start()
+        return producer
+
+    def _run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(TIMEOUT_S)
+
+    def send(self, number: int) -> None:
+        self._sent.append(self._run(self._producer.send(self._topic, b"%d" % number, partition=0)))
+
+    def finish(self) -> None:
+        async def all_of_them() -> None:
+            await asyncio.gather(*self._sent)
+
+        self._run(all_of_them())
+
+    def close(self) -> None:
+        self._run(self._producer.stop())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+class Java:
+    """Apache Kafka's own."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        home = kafka_home()
+        if home is None:
+            pytest.skip(NO_JARS)
+        self._topic, self._waiting = topic, set[bytes]()
+        self._process = JavaProcess(home)
+        self._producer = self._process.new_producer({"bootstrap.servers": bootstrap})
+
+    def send(self, number: int) -> None:
+        value = b"%d" % number
+        self._waiting.add(value)
+        self._producer.produce(
+            self._topic, value, partition=0, on_delivery=lambda *_: self._waiting.remove(value)
+        )
+
+    def finish(self) -> None:
+        self._producer.flush()
+        assert not self._waiting
+
+    def close(self) -> None:
+        del self._producer  # it is dropped before its process ends
+        self._process.close()
+
+
+def write_before_and_after(producer: Running, create_again: Callable[[], None]) -> int:
+    """Return the first number that was written after the creation's answer."""
+    for number in range(FEWER):
+        producer.send(number)
+    producer.finish()
+    create_again()
+    for number in range(FEWER, FEWER + RECORDS):
+        producer.send(number)
+    return FEWER
+
+
+def write_all_the_time(producer: Running, create_again: Callable[[], None]) -> int:
+    """As write_before_and_after, but another thread makes the topic again."""
+    again = threading.Thread(target=create_again)
     number = 0
     first_after: int | None = None
     while first_after is None or number < first_after + RECORDS:
@@ -108,87 +273,35 @@ def run_through(create: Callable[[], None], write: Callable[[int], None]) -> int
             again.start()
         if first_after is None and number > FEWER and not again.is_alive():
             first_after = number
-        write(number)
+        producer.send(number)
         number += 1
         time.sleep(0.005)
     return first_after
 
 
-def write_on_with_librdkafka(bootstrap: str, topic: str, create: Callable[[], None]) -> tuple[int, set[int]]:
-    acknowledged: set[int] = set()
-
-    def on_delivery(error: object, message: Message) -> None:
-        assert error is None, error
-        acknowledged.add(int(message.value() or b""))
-
-    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 0})
-
-    def write(number: int) -> None:
-        producer.produce(topic, b"%d" % number, on_delivery=on_delivery)
-        producer.poll(0)
-
-    first_after = run_through(create, write)
-    assert producer.flush(TIMEOUT_S) == 0
-    return first_after, acknowledged
-
-
-def write_on_with_kafka_python(
-    bootstrap: str, topic: str, create: Callable[[], None]
-) -> tuple[int, set[int]]:
-    producer = KafkaProducer(bootstrap_servers=bootstrap.split(","), acks="all", enable_idempotence=True)
-    sent = []
-    first_after = run_through(
-        create, lambda number: sent.append(producer.send(topic, b"%d" % number, partition=0))
-    )
-    for future in sent:
-        future.get(TIMEOUT_S)
-    producer.close()
-    return first_after, set(range(len(sent)))
-
-
-def write_on_with_aiokafka(bootstrap: str, topic: str, create: Callable[[], None]) -> tuple[int, set[int]]:
-    """The topic is made again while it is at rest, after which every send failed."""
-
-    async def run() -> tuple[int, set[int]]:
-        producer = AIOKafkaProducer(bootstrap_servers=bootstrap, acks="all", enable_idempotence=True)
-        await producer.start()
-        try:
-            for number in range(FEWER):
-                await producer.send_and_wait(topic, b"%d" % number)
-            await asyncio.to_thread(create)
-            after = range(FEWER, FEWER + RECORDS)
-            for number in after:
-                await asyncio.wait_for(producer.send_and_wait(topic, b"%d" % number, partition=0), TIMEOUT_S)
-            return FEWER, set(after)
-        finally:
-            await producer.stop()
-
-    return asyncio.run(run())
-
-
-@pytest.mark.parametrize(
-    "write_on", [write_on_with_librdkafka, write_on_with_kafka_python, write_on_with_aiokafka]
-)
+@pytest.mark.parametrize("client", [Librdkafka, KafkaPython, Aiokafka, Java])
+@pytest.mark.parametrize("write_on", [write_before_and_after, write_all_the_time])
 def test_i23_a_running_idempotent_producer_goes_on_in_the_topic_that_was_created(
     cluster: LocalCluster,
     admin: AdminClient,
-    write_on: Callable[[str, str, Callable[[], None]], tuple[int, set[int]]],
+    client: Callable[[str, str], Running],
+    write_on: Callable[[Running, Callable[[], None]], int],
 ) -> None:
     """The new log knows nothing of its producer (S84, a second batch is first). No send fails; nothing is
     lost, doubled or swapped."""
-    bootstrap = cluster.bootstrap_servers
-    topic = f"through-{write_on.__name__}"
-
-    def create() -> None:
-        admin.create_topics([NewTopic(topic, 1, 3)])[topic].result(TIMEOUT_S)
+    desk, topic = Desk(cluster, admin, "kafka"), f"{client.__name__}-{write_on.__name__}"
 
     def create_again() -> None:
-        admin.delete_topics([topic])[topic].result(TIMEOUT_S)
-        create()
+        desk.delete(topic)
+        desk.create(topic)
 
-    create()
-    first_after, acknowledged = write_on(bootstrap, topic, create_again)
-    found = [int(value) for value in read(bootstrap, topic)]
+    desk.create(topic)
+    producer = client(cluster.bootstrap_servers, topic)
+    try:
+        first_after = write_on(producer, create_again)
+        producer.finish()
+    finally:
+        producer.close()
+    found = [int(value) for value in read(cluster.bootstrap_servers, topic)]
     assert found == sorted(set(found))
-    assert {number for number in acknowledged if number >= first_after} <= set(found)
-    assert len(found) >= RECORDS
+    assert set(range(first_after, first_after + RECORDS)) <= set(found)

@@ -23,7 +23,7 @@ class Plant:
     are made for it, played first. seeds_max: it must be found by the first so many random seeds at last.
     family: half of the strikes of those seeds are of this family of faults (schedule.FAMILIES). coordinators:
     how many those seeds have. compacted: their topics are. walks: the random walk that those seeds are of
-    (random_walks.WALKS)."""
+    (random_walks.WALKS, or WHOLE_SYSTEM)."""
 
     name: str
     breaks: str

@@ -320,7 +320,7 @@ def test_no_leader_is_elected_uncleanly_once_the_topic_has_opted_out(
     """2.12 (what an answer means): it is in force when it is stored, for the controller alone elects, and its
     successor reads it in the rows."""
     cluster.play("create 1,2,3 unclean.leader.election.enable=true; isr 1,2; kill 2")
-    opt_out = {"unclean.leader.election.enable": "false"}
+    opt_out: dict[str, str | None] = {"unclean.leader.election.enable": "false"}
     cluster.step(ConfigureTopic(wall_ms=0, actor="ann", topic_id=topic_id(), configs=opt_out))
     cluster.play(f"{controller}; kill 1; run 20000")
     state = cluster.partition()
