@@ -237,7 +237,7 @@ def test_a_broker_that_stood_still_until_the_answer_asks_no_controller_for_them_
 def test_the_answer_names_a_coordinator_that_stands_still_and_it_is_true_once_it_is_given(
     cluster: LocalCluster,
 ) -> None:
-    """A coordinator has no lease: what waits in its socket may be done when it goes on."""
+    """A coordinator acts without its lease: what waits in its socket may be done when it goes on."""
     ((coordinator_id, node),) = cluster.coordinators.items()
 
     async def test() -> None:
