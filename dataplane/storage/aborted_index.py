@@ -1,11 +1,12 @@
 """The aborted transactions whose markers lie in one segment: its file beside the sparse index.
 
     <base>.txnindex    entries of 34 bytes as Kafka's, in the order of the markers, then a CRC32C of them
+    <base>.aborted     empty: there is such a file, or it was lost
 
 The active segment's entries live in memory and are written when the segment is closed, as its sparse index
 is: after an unclean stop the batches tell them again. A segment without any has no file. Unlike the sparse
 index it is believed: nothing in the log says that a record is aborted, but a marker that lies further on. So
-a file whose CRC does not match is not used, and the log builds it again from the batches.
+a file whose CRC does not match, or that is lost, is not used, and the log builds it again from the batches.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from crc32c import crc32c
 from dataplane.core.transactions import ENTRY_BYTES, AbortedEntry, decode_entries, encode_entry
 from dataplane.storage.disk import Disk, fsync_file, stored_bytes
 
-SUFFIX = ".txnindex"
+SUFFIX, GUARD_SUFFIX = ".txnindex", ".aborted"
 HELD_MAX = 32
 """Closed indexes of a process whose entries stay in memory after a look-up."""
 
@@ -34,6 +35,11 @@ class TornAbortedIndex(Exception):
 
 def aborted_path(directory: str, base_offset: int) -> str:
     return f"{directory}/{base_offset:020d}{SUFFIX}"
+
+
+def guard_path(path: str) -> str:
+    """Return the path of the empty file that stands for the index at `path`, also before it has its place."""
+    return path[: path.rindex(SUFFIX)] + GUARD_SUFFIX
 
 
 class AbortedIndex:
@@ -106,6 +112,9 @@ class AbortedIndex:
         with closing(self._disk.open(self._path, create=True)) as file:
             file.truncate(0)
             file.pwrite(encoded + _CRC.pack(crc32c(encoded)), 0)
+        guard = guard_path(self._path)
+        if encoded and not self._disk.exists(guard):
+            self._disk.open(guard, create=True).close()
         self._has_file, self._entries = True, None
 
     def write_even_empty(self) -> None:
@@ -126,14 +135,17 @@ _HELD: OrderedDict[AbortedIndex, Sequence[AbortedEntry]] = OrderedDict()
 
 
 def open_aborted_index(disk: Disk, path: str) -> AbortedIndex:
-    """Return a closed segment's index, which has a file. Raise OSError."""
+    """Return a closed segment's index, which has a file, or has lost it. Raise OSError."""
     index = AbortedIndex(disk, path, has_file=True)
     index._entries = None
-    index.size_bytes = abs(stored_bytes(disk, path) - _CRC.size)  # an empty file is torn, not an empty index
+    size_bytes = stored_bytes(disk, path) if disk.exists(path) else 0
+    index.size_bytes = abs(size_bytes - _CRC.size)  # an empty file is torn, not an empty index
     return index
 
 
 def _read(disk: Disk, path: str) -> list[AbortedEntry]:
+    if not disk.exists(path):
+        raise TornAbortedIndex(f"{path} is lost")
     with closing(disk.open(path)) as file:
         raw = file.pread(file.size_bytes(), 0)
     encoded, crc = raw[: -_CRC.size], raw[-_CRC.size :]

@@ -103,7 +103,7 @@ def finish_pass(disk: Disk, directory: str) -> CompactionManifest | None:
         take_places(disk, directory, manifest)
         return manifest
     for name in disk.listdir(directory):
-        if name.endswith((".log", ".index", ".txnindex", ".snapshot")):
+        if name.endswith((".log", ".index", ".txnindex", ".aborted", ".snapshot")):
             disk.unlink(f"{directory}/{name}")
     disk.fsync_dir(directory)
     remove_manifest(disk, directory)

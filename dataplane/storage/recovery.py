@@ -45,8 +45,14 @@ from dataplane.core.leader_epochs import (
     decode_leader_epochs,
 )
 from dataplane.core.producer_state import ProducerStates
+from dataplane.storage.aborted_index import (
+    GUARD_SUFFIX,
+    AbortedIndex,
+    aborted_path,
+    guard_path,
+    open_aborted_index,
+)
 from dataplane.storage.aborted_index import SUFFIX as ABORTED_SUFFIX
-from dataplane.storage.aborted_index import AbortedIndex, aborted_path, open_aborted_index
 from dataplane.storage.disk import DELETED_SUFFIX, Buffer, read_whole, stored_bytes
 from dataplane.storage.epoch_file import EPOCHS_FILE
 from dataplane.storage.health import DAMAGED_FILE, CorruptLog
@@ -194,7 +200,7 @@ class _Recovery:
     listed: dict[int, RewrittenSegment] = field(default_factory=dict)
     rounds: KnownRounds = field(default_factory=KnownRounds)
     is_new: bool = False
-    #: The segments that have a file of aborted transactions.
+    #: The segments that have a file of aborted transactions, or have lost it.
     with_aborted: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -255,10 +261,13 @@ class _Recovery:
                 indexes.append(int(stem))
             elif is_offset and dot + suffix == SNAPSHOT_SUFFIX:
                 snapshots.append(int(stem))
-            elif is_offset and dot + suffix == ABORTED_SUFFIX:
+            elif is_offset and dot + suffix in (ABORTED_SUFFIX, GUARD_SUFFIX):
                 self.with_aborted.add(int(stem))
         for base in self.with_aborted.difference(bases):
-            self.disk.unlink(aborted_path(self.directory, base))
+            path = aborted_path(self.directory, base)
+            for each in (path, guard_path(path)):
+                if self.disk.exists(each):
+                    self.disk.unlink(each)
         for base in indexes:
             if base not in bases:
                 self.disk.unlink(index_path(self.directory, base))
@@ -309,7 +318,8 @@ class _Recovery:
         self._take_listed_end(segment)
 
     def _find_aborted(self, segment: Segment) -> None:
-        """The segment's file of aborted transactions is believed, if there is one."""
+        """The segment's file of aborted transactions is believed, if there is one; one that is lost is built
+        again."""
         if segment.base_offset in self.with_aborted:
             segment.aborted = open_aborted_index(self.disk, aborted_path(self.directory, segment.base_offset))
 

@@ -10,12 +10,13 @@ is rebuilt from the file, or a damaged log, which is CorruptLog: never an answer
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import InitVar, dataclass, field
 from itertools import takewhile
 from typing import NamedTuple
 
 from dataplane.core.log_port import RottenRange
-from dataplane.storage.aborted_index import AbortedIndex, aborted_path
+from dataplane.storage.aborted_index import AbortedIndex, TornAbortedIndex, aborted_path, guard_path
 from dataplane.storage.disk import Buffer, Disk, File
 from dataplane.storage.health import CorruptLog
 from dataplane.storage.index import (
@@ -55,7 +56,8 @@ def index_path(directory: str, base_offset: int) -> str:
 def unlink_segment(disk: Disk, directory: str, base_offset: int) -> None:
     """Unlink a segment's files. Durable after the next fsync of the directory."""
     disk.unlink(log_path(directory, base_offset))
-    for path in (index_path(directory, base_offset), aborted_path(directory, base_offset)):
+    aborted = aborted_path(directory, base_offset)
+    for path in (index_path(directory, base_offset), aborted, guard_path(aborted)):
         if disk.exists(path):
             disk.unlink(path)
 
@@ -266,9 +268,11 @@ class Segment:
         self.aborted.fsync()
 
     def reopen_for_append(self) -> None:
-        """Make a closed segment the active one again."""
+        """Make a closed segment the active one again. A torn index of aborted transactions stays torn: the
+        log builds it again (SegmentList.check_aborted)."""
         self.index.load()
-        self.aborted.load()
+        with suppress(TornAbortedIndex):
+            self.aborted.load()
         self.bytes_since_index = self.size_bytes - self.index.last().position
 
     def truncate(self, position: int) -> None:

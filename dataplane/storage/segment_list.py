@@ -21,7 +21,7 @@ import msgspec
 
 from dataplane.core.producer_state import ProducerStates
 from dataplane.core.transactions import AbortedEntry, marker_in
-from dataplane.storage.aborted_index import TornAbortedIndex, aborted_path
+from dataplane.storage.aborted_index import TornAbortedIndex, aborted_path, guard_path
 from dataplane.storage.disk import Disk, fsync_file, set_to_be_unlinked
 from dataplane.storage.index import new_index
 from dataplane.storage.manifest import CompactionManifest, remove_manifest, take_places, write_manifest
@@ -253,6 +253,7 @@ class SegmentList:
                 log_path(self._directory, segment.base_offset),
                 index_path(self._directory, segment.base_offset),
                 aborted_path(self._directory, segment.base_offset),
+                guard_path(aborted_path(self._directory, segment.base_offset)),
             ):
                 if self._disk.exists(path):
                     detached.append(set_to_be_unlinked(self._disk, path))

@@ -277,7 +277,7 @@ def test_a_log_without_aborted_transactions_has_no_such_file_and_no_new_snapshot
 
 
 @pytest.mark.parametrize("kind", [ShutdownKind.CLEAN, ShutdownKind.PROCESS_CRASH])
-@pytest.mark.parametrize("damage", ["flip", "empty", "short", "missing entry"])
+@pytest.mark.parametrize("damage", ["flip", "empty", "short", "missing entry", "lost"])
 def test_a_torn_file_is_built_again_from_the_batches(kind: ShutdownKind, damage: str) -> None:
     disk, log = ended()
     base = log.segments[1].base_offset
@@ -286,7 +286,9 @@ def test_a_torn_file_is_built_again_from_the_batches(kind: ShutdownKind, damage:
     if kind is ShutdownKind.CLEAN:
         log.close_cleanly()
     content = disk.content(aborted_path(DIRECTORY, base))
-    if damage == "flip":
+    if damage == "lost":
+        disk.unlink(aborted_path(DIRECTORY, base))
+    elif damage == "flip":
         content[5] ^= 1
     elif damage == "empty":
         content.clear()
@@ -300,6 +302,20 @@ def test_a_torn_file_is_built_again_from_the_batches(kind: ShutdownKind, damage:
     assert list(open_again.entries()) == [
         e for e in EXPECTED if base <= e.last_offset < log.segments[2].base_offset
     ]
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_the_last_segments_file_is_built_again_as_well(is_lost: bool) -> None:
+    disk, log = ended()
+    path = aborted_path(DIRECTORY, log.segments[-1].base_offset)
+    end_offset = log.log_end_offset
+    log.close_cleanly()
+    if is_lost:
+        disk.unlink(path)
+    else:
+        disk.content(path)[5] ^= 1
+    log = opened(open_log(disk, recovery_point=end_offset, options=NO_TAIL))
+    assert log.aborted_in(0, 30) == EXPECTED
 
 
 def test_a_file_that_rots_under_a_running_process_is_built_again() -> None:
@@ -342,7 +358,7 @@ def test_retention_drops_the_files_with_their_segments() -> None:
     log.advance_log_start(20)
     log.unlink_detached(log.detach_old_segments())
     first = log.segments[0].base_offset
-    left = [name for name in disk.listdir(DIRECTORY) if name.endswith(".txnindex")]
+    left = [name for name in disk.listdir(DIRECTORY) if name.endswith((".txnindex", ".aborted"))]
     assert all(int(name[:20]) >= first for name in left)
     assert log.aborted_in(0, 30) == [e for e in EXPECTED if e.last_offset >= first]
 
@@ -352,7 +368,7 @@ def test_a_restart_elsewhere_forgets_all() -> None:
     log.restart_at(100)
     assert log.aborted_in(0, 200) == []
     assert log.producers.transactions.open == {}
-    assert not [name for name in disk.listdir(DIRECTORY) if name.endswith(".txnindex")]
+    assert not [name for name in disk.listdir(DIRECTORY) if name.endswith((".txnindex", ".aborted"))]
 
 
 def test_an_open_transaction_survives_the_deletion_of_its_records_and_a_restart() -> None:
