@@ -93,8 +93,6 @@ class Dirt(NamedTuple):
 def is_due(dirt: Dirt, *, now_ms: int, min_cleanable_dirty_ratio: float, max_compaction_lag_ms: int) -> bool:
     """Return whether the log needs a round: Kafka's two rules, the dirty ratio and max.compaction.lag.ms
     (KIP-354)."""
-    if dirt.dirty_bytes <= 0:
-        return False
     if dirt.oldest_dirty_ms is not None and now_ms - dirt.oldest_dirty_ms > max_compaction_lag_ms:
         return True
     return dirt.dirty_bytes > min_cleanable_dirty_ratio * (dirt.clean_bytes + dirt.dirty_bytes)
@@ -171,16 +169,13 @@ def is_round_key(key: bytes | None) -> bool:
 def decode_round(value: bytes | None) -> Round:
     """Return the round in a control record's value; raise CorruptBatch if it is none, NewerFormat if a later
     release wrote it: the record is sound, and its meaning is not known here."""
+    value = value or b""
     try:
-        (version,) = _VERSION.unpack_from(value or b"")
+        (version,) = _VERSION.unpack_from(value)
         if version > _VALUE_VERSION:
             raise NewerFormat("a round of compaction in the log", version, known=_VALUE_VERSION)
-        _, end, decided, floor, producers, count = _VALUE.unpack_from(value or b"")
-        if (
-            version == _VALUE_VERSION
-            and value is not None
-            and len(value) == _VALUE.size + count * _WAITING.size
-        ):
+        _, end, decided, floor, producers, count = _VALUE.unpack_from(value)
+        if version == _VALUE_VERSION and len(value) == _VALUE.size + count * _WAITING.size:
             waiting = tuple(map(Decided._make, _WAITING.iter_unpack(value[_VALUE.size :])))
             return Round(end, decided, floor, producers, waiting)
     except struct.error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -38,13 +38,6 @@ def lose(path: Path, _draw: random.Random) -> str:
 
 
 WOUNDS: dict[str, Wound] = {"flipped bit": flip_bit, "truncated": cut_end, "lost": lose}
-
-
-def files_of_kind(data: Path, folder: str, kind: str) -> Sequence[Path]:
-    """Return the files of a kind in one broker's directory that hold something, oldest first. `folder`
-    names the partition's directories; a kind that begins with "/" lies beside them."""
-    pattern = kind[1:] if kind.startswith("/") else f"{folder}.*/{kind}"
-    return sorted(path for path in data.glob(pattern) if path.stat().st_size)
 
 
 def flip_bit_of_a_row(path: Path) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataplane.core.compaction.known import KnownRounds, PlacedRound
+from dataplane.core.compaction.known import KnownRounds, PlacedRound, round_in
 from dataplane.core.compaction.rounds import CONTROL_TYPE_ROUND, Round, encode_round
 from springtide.wire.fetch_response import Compacted
 from springtide.wire.record_batch import decode_header
-from springtide.wire.records import NewRecord, encode_batch
+from springtide.wire.records import NewRecord, encode_batch, iter_records
 
 
 def placed(offset: int, *, end: int, floor: int = 0) -> PlacedRound:
@@ -108,3 +108,47 @@ def test_a_log_whose_end_a_crash_took_applies_its_rounds_anew() -> None:
     batch = encode_round(first.round_, base_offset=10)
     rounds.on_appended(decode_header(batch), memoryview(batch))
     assert rounds.due(11) == first
+
+
+def test_a_producers_batch_and_one_of_two_records_are_no_round() -> None:
+    (record,) = iter_records(encode_round(placed(0, end=8).round_))
+    new = NewRecord(record.key, record.value)
+    for batch in (
+        encode_batch([new, new], is_control=True),
+        encode_batch([new], is_control=True, producer_id=7, producer_epoch=0, base_sequence=0),
+    ):
+        assert round_in(decode_header(batch), memoryview(batch)) is None
+    one = encode_batch([new], is_control=True)
+    assert round_in(decode_header(one), memoryview(one)) == placed(0, end=8)
+
+
+def test_what_is_known_does_not_fall_when_a_leader_or_a_round_tells_of_less() -> None:
+    rounds = known(placed(10, end=8, floor=6), placed(20, end=18, floor=4))
+    for each, end in ((placed(10, end=8, floor=6), 8), (placed(20, end=18, floor=4), 18)):
+        rounds.on_pass(each, reaches=end)
+    assert rounds.floor == 6
+    for told in (Compacted(9, 40), Compacted(7, 30)):
+        rounds.on_told(told, log_start_offset=0, log_end_offset=25)
+    assert (rounds.floor_known, rounds.whole_from) == (9, 40)
+    rounds.on_cut(15)
+    assert rounds.whole_from == 40
+
+
+def test_a_process_that_starts_again_knows_the_floor_of_all_passes() -> None:
+    begun = placed(10, end=8, floor=3)
+    rounds = KnownRounds.restored(begun, reaches=8, floor=5, floor_known=2, whole_from=9)
+    assert (rounds.floor, rounds.floor_known, rounds.whole_from) == (5, 2, 9)
+    assert (rounds.applied, rounds.pending) == (begun, ())
+
+
+def test_rounds_that_are_read_again_are_there_once() -> None:
+    rounds = known(placed(10, end=8))
+    rounds.on_read_again()
+    assert rounds.pending == ()
+
+
+def test_a_copy_goes_its_own_way() -> None:
+    rounds = known(placed(10, end=8))
+    other = rounds.copy()
+    other.on_cut(5)
+    assert (rounds.pending, other.pending) == ((placed(10, end=8),), ())

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from dataplane.core.compaction.newest import NewestRecords
+from dataplane.core.compaction import rewriting
+from dataplane.core.compaction.newest import FINGERPRINT_BYTES, NewestRecords, fingerprints
 from dataplane.core.compaction.rewriting import Rewrite
 from dataplane.core.compaction.rounds import Round, encode_round
 from springtide.contract.epochs import LeaderEpoch
@@ -125,6 +126,30 @@ def test_tombstones_stay_until_the_floor_passes_them() -> None:
     assert records(rewrite(log, up_to(3))) == [(1, b"k", None), (2, b"l", b"1")]
     assert records(rewrite(log, up_to(3, tombstone_floor=1))) == [(1, b"k", None), (2, b"l", b"1")]
     assert records(rewrite(log, up_to(3, tombstone_floor=2))) == [(2, b"l", b"1")]
+    log = [batch(0, (b"k", b"1"), (b"l", b"1"), (b"k", None))]
+    assert records(rewrite(log, up_to(3, tombstone_floor=2))) == [(1, b"l", b"1"), (2, b"k", None)]
+
+
+def test_a_batch_without_a_producer_is_no_producers_last() -> None:
+    log = [batch(0, (b"k", b"1")), batch(1, (b"k", b"2"), producer=7)]
+    assert [h.base_offset for h in headers(rewrite(log, up_to(2)))] == [1]
+
+
+def test_the_last_data_batch_stays_before_control_batches() -> None:
+    end = encode_round(up_to(1), base_offset=2, leader_epoch=LeaderEpoch(0))
+    log = [batch(0, (b"k", b"1")), batch(1, (b"k", None)), end]
+    left = headers(rewrite(log, up_to(3, tombstone_floor=2)))
+    assert [(h.base_offset, h.record_count) for h in left] == [(1, 0), (2, 0)]
+    assert [h.base_offset for h in headers(rewrite([end], up_to(3)))] == [2]
+
+
+def test_of_too_many_producers_the_one_that_wrote_longest_ago_is_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rewriting, "PRODUCERS_MAX", 2)
+    log = [batch(offset, (b"k", b"1"), producer=7 + offset) for offset in range(3)]
+    log.append(batch(3, (b"k", b"2")))
+    assert [h.base_offset for h in headers(rewrite(log, up_to(4)))] == [1, 2, 3]
 
 
 def test_many_passes_in_little_memory_end_like_one() -> None:
@@ -219,6 +244,21 @@ def test_a_map_without_room_takes_nothing_but_one_batch_always_fits() -> None:
     assert newest.numbers_in(decode_header(first), [b"k", b"l"]) == [0, 1]
 
 
+def test_keys_that_are_known_take_no_room_and_a_record_without_one_is_no_keys_newest() -> None:
+    newest = NewestRecords(keys_max=2)
+    for base_offset in (0, 2):
+        data = batch(base_offset, (b"k", b"1"), (b"l", b"1"))
+        assert newest.add(memoryview(data), decode_header(data))
+    assert newest.numbers_in(decode_header(data), [None, b"l"]) == [1]
+
+
+def test_a_short_key_stands_for_itself_and_a_long_one_is_hashed() -> None:
+    short, long = b"k" * (FINGERPRINT_BYTES - 1), b"k" * FINGERPRINT_BYTES
+    assert fingerprints([None, short]) == [None, short]
+    (hashed,) = fingerprints([long])
+    assert isinstance(hashed, bytes) and len(hashed) == FINGERPRINT_BYTES and hashed != long
+
+
 def test_of_many_batches_each_knows_its_newest_records() -> None:
     rng = random.Random(5)
     newest = NewestRecords()
@@ -247,3 +287,6 @@ def test_a_timestamp_that_fits_no_header_keeps_its_batch_whole() -> None:
     payload = first + bytes((2 * len(body),)) + body
     bad = seal_batch(decode_header(plain)._replace(batch_length=49 + len(payload)), payload)
     assert rewrite([bad, batch(2, (b"k", b"2"))], up_to(3))[0] == bad
+    edge = batch(0, (b"k", b"1"), (b"l", b"1"), (b"m", b"1"))
+    edge = seal_batch(decode_header(edge)._replace(base_timestamp=2**63 - 1), edge[61:])
+    assert rewrite([edge, batch(3, (b"k", b"2"))], up_to(4))[0] == edge

@@ -61,6 +61,16 @@ def test_other_bytes_are_no_round(value: bytes | None) -> None:
             decode_round(b"\0\0" + value[:33])
 
 
+def test_a_round_has_the_version_and_the_length_that_it_says() -> None:
+    round_ = Round(9, 7, 0, 0, (Decided(1, 2), Decided(3, 4)))
+    (record,) = iter_records(encode_round(round_))
+    value = record.value or b""
+    assert decode_round(value) == round_
+    for other in (b"\xff\xff" + value[2:], value[:-16], value + bytes(16)):
+        with pytest.raises(CorruptBatch):
+            decode_round(other)
+
+
 def test_a_later_version_is_of_a_later_release() -> None:
     with pytest.raises(NewerFormat, match="a round of compaction in the log is in format 1"):
         decode_round(b"\0\1")
@@ -69,6 +79,9 @@ def test_a_later_version_is_of_a_later_release() -> None:
 def test_a_transaction_marker_is_no_round() -> None:
     assert not is_round_key(b"\x00\x00\x00\x01")
     assert not is_round_key(None)
+    (record,) = iter_records(encode_round(Round(9, 7, 0, 0)))
+    key = record.key or b""
+    assert not is_round_key(key[:3]) and not is_round_key(key + b"\0")
 
 
 @pytest.mark.parametrize(
@@ -76,6 +89,7 @@ def test_a_transaction_marker_is_no_round() -> None:
     [
         (Dirt(10, clean_bytes=0, dirty_bytes=0, oldest_dirty_ms=None), False),
         (Dirt(10, clean_bytes=60, dirty_bytes=40, oldest_dirty_ms=HOUR_MS), False),
+        (Dirt(10, clean_bytes=50, dirty_bytes=50, oldest_dirty_ms=HOUR_MS), False),
         (Dirt(10, clean_bytes=40, dirty_bytes=60, oldest_dirty_ms=HOUR_MS), True),
         (Dirt(10, clean_bytes=99, dirty_bytes=1, oldest_dirty_ms=0), True),  # older than the longest lag
     ],
