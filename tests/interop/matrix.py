@@ -196,7 +196,7 @@ class Matrix:
         with RunningDriver(driver, self._logs / f"{side.name}-{client.name}-{kind}.log") as running:
             self._learn_version(client, running)
             for row in rows:
-                state, detail = self._fill(side, reference, row, topics[row.name], running)
+                state, detail = self._fill(side, client.name, reference, row, topics[row.name], running)
                 self.cells.append(Cell(side.name, client.name, row.name, state, detail))
                 self._tell(f"{side.name}: {client.name}, {row.title}: {state}{_after(detail)}")
 
@@ -208,7 +208,13 @@ class Matrix:
         self.versions[client.name] = str(told.get("value", told))
 
     def _fill(
-        self, side: Side, reference: Reference, row: Row, topic: str, running: RunningDriver
+        self,
+        side: Side,
+        client: str,
+        reference: Reference,
+        row: Row,
+        topic: str,
+        running: RunningDriver,
     ) -> tuple[State, str]:
         login = None if side.logins is None else side.logins[row.login].asked()
         bootstrap = side.bootstrap if login is None else login["bootstrap"]
@@ -227,12 +233,14 @@ class Matrix:
                 answer = running.ask(row.request(bootstrap=bootstrap, topic=topic, login=login))
             if "absent" in answer:
                 return "not in this client", answer["absent"]
+            if "missing" in answer:
+                return "missing", answer["missing"]
             if row.is_refused:
                 reference.check_refusal(topic, str(answer.get("error", "not refused")))
             elif "error" in answer:
                 return "failed", answer["error"]
             else:
-                reference.check(row, topic, answer["value"])
+                reference.check(row, client, topic, answer["value"])
         except (DriverGone, NotAsAsked, KafkaException) as failure:
             return "failed", first_line(failure)
         return "ok", ""

@@ -4,7 +4,8 @@ A driver (a small program in the client's own language) gets one JSON object a l
 
     {"call": "produce", "bootstrap": "127.0.0.1:9092,…", "topic": "…", "codec": "gzip", …}
 
-It answers with one line: {"value": …}, {"error": "…"}, or {"absent": "…"} for what its client cannot do.
+It answers with one line: {"value": …}, {"error": "…"}, or {"absent": "…"} for what its client cannot do,
+or {"missing": "…"} for what cannot be tried here.
 Drivers only act and tell; the runner compares (checks.py). All write the same records: key `k7`, value
 `value 7`. Calls about a group and what they return, where it is not told by their names:
 

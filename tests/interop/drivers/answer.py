@@ -7,6 +7,10 @@ import sys
 from typing import Any
 
 
+class NotHere(Exception):
+    """This machine lacks what the call needs; the message says what."""
+
+
 def first_line(error: object) -> str:
     """Return the name of the error and its first line that says something."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
@@ -26,6 +30,8 @@ def serve(client: Any) -> None:
                 answer = {"value": method(asked)}
             except NotImplementedError as absent:
                 answer = {"absent": str(absent)}
+            except NotHere as missing:
+                answer = {"missing": str(missing)}
             except Exception as error:
                 answer = {"error": first_line(error)}
         sys.stdout.write(json.dumps(answer) + "\n")

@@ -15,7 +15,7 @@ from typing import Any
 
 from bench.kafka import find_version
 from localcluster.java import find_java
-from tests.interop.drivers.answer import serve
+from tests.interop.drivers.answer import NotHere, serve
 from tests.interop.drivers.command import lines_to_write, records_of, run
 from tests.interop.drivers.connect import copy_lines
 from tests.interop.drivers.login import ALLOWED_URLS, OAUTHBEARER, java_settings, token_url
@@ -131,6 +131,7 @@ class JavaTools:
     def count_words(self, asked: Asked) -> dict[str, Any]:
         """Run a program of Kafka Streams in a JVM of its own, as all is here; and again, as another machine
         does, which has none of its files."""
+        self._need("kafka-streams")
         program = str(Path(__file__).with_name("WordCount.java"))
         what = [asked["bootstrap"], asked["group"], asked["topic"], str(asked["count"])]
         told = {}
@@ -140,6 +141,7 @@ class JavaTools:
         return told
 
     def copy_lines(self, asked: Asked) -> list[str]:
+        self._need("connect-runtime", "connect-file")
         with tempfile.TemporaryDirectory() as directory:
             return copy_lines(
                 self._java(),
@@ -149,6 +151,12 @@ class JavaTools:
                 lines=[f"line {number}" for number in range(asked["count"])],
                 directory=Path(directory),
             )
+
+    def _need(self, *artifacts: str) -> None:
+        """Raise NotHere without their jars in Kafka's own version: connectors of another one do not load."""
+        jars = [self._home / "libs" / f"{one}-{find_version(self._home)}.jar" for one in artifacts]
+        if absent := [jar.name for jar in jars if not jar.is_file()]:
+            raise NotHere(f"{self._home}/libs has no {' and no '.join(absent)}")
 
     def list_transactions(self, asked: Asked) -> list[str]:
         return [
