@@ -65,7 +65,8 @@ def steps(first_seed: int) -> Sequence[Step]:
             5,
             "other executors",
             "local-cluster standalone connect",
-            f"{WITH_SPARK}/test_scale_out_with_spark.py {WITH_SPARK}/test_spark_walk.py",
+            f"{WITH_SPARK}/test_scale_out_with_spark.py {WITH_SPARK}/test_spark_walk.py"
+            f" {WITH_SPARK}/test_declared_with_spark.py",
             minutes_max=60,
         ),
         step(
