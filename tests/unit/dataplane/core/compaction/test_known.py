@@ -126,7 +126,8 @@ def test_what_is_known_does_not_fall_when_a_leader_or_a_round_tells_of_less() ->
     rounds = known(placed(10, end=8, floor=6), placed(20, end=18, floor=4))
     for each, end in ((placed(10, end=8, floor=6), 8), (placed(20, end=18, floor=4), 18)):
         rounds.on_pass(each, reaches=end)
-    assert rounds.floor == 6
+    rounds.on_pass(placed(20, end=18, floor=4), reaches=12)
+    assert (rounds.floor, rounds.reaches) == (6, 18)
     for told in (Compacted(9, 40), Compacted(7, 30)):
         rounds.on_told(told, log_start_offset=0, log_end_offset=25)
     assert (rounds.floor_known, rounds.whole_from) == (9, 40)
@@ -145,6 +146,14 @@ def test_rounds_that_are_read_again_are_there_once() -> None:
     rounds = known(placed(10, end=8))
     rounds.on_read_again()
     assert rounds.pending == ()
+
+
+def test_a_log_that_ends_at_a_round_has_lost_it() -> None:
+    for end, applied in ((10, None), (11, placed(10, end=8))):
+        rounds = known(placed(10, end=8))
+        rounds.on_pass(placed(10, end=8), reaches=8)
+        rounds.on_cut(end)
+        assert rounds.applied == applied
 
 
 def test_a_copy_goes_its_own_way() -> None:

@@ -147,9 +147,9 @@ def test_of_too_many_producers_the_one_that_wrote_longest_ago_is_forgotten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(rewriting, "PRODUCERS_MAX", 2)
-    log = [batch(offset, (b"k", b"1"), producer=7 + offset) for offset in range(3)]
-    log.append(batch(3, (b"k", b"2")))
-    assert [h.base_offset for h in headers(rewrite(log, up_to(4)))] == [1, 2, 3]
+    log = [batch(n, (b"k", b"1"), producer=producer) for n, producer in enumerate((7, 8, 7, 9))]
+    log.append(batch(4, (b"k", b"2")))
+    assert [h.base_offset for h in headers(rewrite(log, up_to(5)))] == [2, 3, 4]
 
 
 def test_many_passes_in_little_memory_end_like_one() -> None:

@@ -81,7 +81,7 @@ def test_a_transaction_marker_is_no_round() -> None:
     assert not is_round_key(None)
     (record,) = iter_records(encode_round(Round(9, 7, 0, 0)))
     key = record.key or b""
-    assert not is_round_key(key[:3]) and not is_round_key(key + b"\0")
+    assert not is_round_key(key[:3]) and not is_round_key(key[:3] + b"\x55") and not is_round_key(key + b"\0")
 
 
 @pytest.mark.parametrize(
@@ -111,6 +111,15 @@ def test_tombstones_go_a_day_after_the_round_that_removed_what_they_delete() -> 
 def test_a_tombstone_stays_until_each_replica_that_fetches_has_it() -> None:
     first = decide(None, end=100, now_ms=0)
     assert decide(first, end=200, now_ms=48 * HOUR_MS, log_ends=(500, 60)).tombstone_floor == 60
+
+
+def test_the_floor_stays_when_a_new_replica_has_little_of_the_log() -> None:
+    floors = []
+    last: Round | None = None
+    for day, log_ends in enumerate(((9_999,), (9_999,), (9_999, 5))):
+        last = decide(last, end=100 * (day + 1), now_ms=30 * HOUR_MS * day, log_ends=log_ends)
+        floors.append(last.tombstone_floor)
+    assert floors == [0, 100, 100]
 
 
 def test_the_floor_never_sinks_and_a_clock_that_goes_back_removes_nothing() -> None:
