@@ -111,8 +111,10 @@ def _wrong_records(
                 return
             if needs_keys and record.key is None:
                 yield index, NO_KEY
-            elif record.timestamp != NO_TIMESTAMP and not least <= record.timestamp <= most:
-                yield index, f"its timestamp {record.timestamp} is not within {least} and {most}"
+            elif record.timestamp > most:
+                yield index, f"its timestamp {record.timestamp} is later than the topic takes: {most}"
+            elif record.timestamp != NO_TIMESTAMP and record.timestamp < least:
+                yield index, f"its timestamp {record.timestamp} is earlier than the topic takes: {least}"
             index += 1
             if index == RECORDS_LOOKED_AT_MAX:
                 return

@@ -59,10 +59,11 @@ def test_each_record_beyond_the_topics_bounds_is_named_with_its_time() -> None:
     batch = encode_batch([NewRecord(None, b"v", time_ms) for time_ms in times])
     code, told = refused(batch, timestamp_ms_max=NOW_MS + 5)
     assert code is ErrorCode.INVALID_TIMESTAMP
-    assert [index for index, _ in told.records] == [1]
-    assert str(NOW_MS + 9) in told.message and str(NOW_MS + 5) in told.message
+    assert told.records == ((1, f"its timestamp {NOW_MS + 9} is later than the topic takes: {NOW_MS + 5}"),)
+    assert told.records[0][1] in told.message
     code, told = refused(batch, timestamp_ms_min=NOW_MS - 5)
-    assert (code, [index for index, _ in told.records]) == (ErrorCode.INVALID_TIMESTAMP, [3])
+    earlier = f"its timestamp {NOW_MS - 9} is earlier than the topic takes: {NOW_MS - 5}"
+    assert (code, told.records) == (ErrorCode.INVALID_TIMESTAMP, ((3, earlier),))
 
 
 def test_the_first_record_that_cant_be_read_is_named() -> None:
