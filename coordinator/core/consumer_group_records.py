@@ -61,14 +61,15 @@ _PROTOCOL_BYTES_MIN = 3
 
 
 class GroupEpoch(NamedTuple):
-    """topics_hash: of the topics that the members subscribe, as they were at this epoch; 0: of none."""
+    """topics_hash: of the topics that the members subscribe, as they were at this epoch; 0: of none. Kafka's
+    metadata hash (KIP-1101)."""
 
     epoch: int
     topics_hash: int = 0
 
 
 class TargetEpoch(NamedTuple):
-    """made_ms: Unix time; 0: not known."""
+    """made_ms: Unix time; 0: not known. Kafka's assignment timestamp."""
 
     epoch: int
     made_ms: int = 0
@@ -91,7 +92,8 @@ class ClassicMember(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerMember:
-    """What a member is and subscribes. topics: sorted. pattern: of topics; "" and None are none.
+    """What a member is and subscribes. topics: sorted. pattern: of topics, Kafka's subscribed topic regex; ""
+    and None are none.
     rebalance_timeout_ms: how long it may take to give up partitions. assignor: that it asks for.
     classic: None for a member of the consumer protocol."""
 
@@ -111,7 +113,7 @@ class CurrentAssignment:
     """What a member has. state: a MemberState, or the number of a later release.
 
     previous_epoch: before the present one, of which the member may not have heard yet.
-    revoking: partitions that it was asked to give up and may still consume.
+    revoking: partitions that it was asked to give up and may still consume; pending revocation in Kafka.
     """
 
     epoch: int = 0
