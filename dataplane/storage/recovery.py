@@ -249,12 +249,12 @@ class _Recovery:
     def _read_directory(self) -> tuple[list[int], list[int]]:
         """Base offsets of the segments and offsets of the snapshots; leftovers of a crash are removed."""
         bases, snapshots, indexes = [], [], []
+        going: list[str] = []
         for name in self.disk.listdir(self.directory):
             stem, dot, suffix = name.partition(".")
             is_offset = len(stem) == _OFFSET_DIGITS and stem.isdecimal()
             if name.endswith(_LEFTOVER_SUFFIXES):
-                self.disk.unlink(f"{self.directory}/{name}")
-                self.report.notes.append(f"removed leftover {name}")
+                going.append(name)
             elif is_offset and dot + suffix == ".log":
                 bases.append(int(stem))
             elif is_offset and dot + suffix == ".index":
@@ -263,6 +263,10 @@ class _Recovery:
                 snapshots.append(int(stem))
             elif is_offset and dot + suffix in (ABORTED_SUFFIX, GUARD_SUFFIX):
                 self.with_aborted.add(int(stem))
+        for base in indexes:  # retention renames a segment's files in a row, the log first
+            is_gone = bool(bases) and base < bases[0] and bases[0] > self.log_start_offset
+            if is_gone and f"{base:020d}.log{DELETED_SUFFIX}" not in going:
+                raise _Damage(f"segment {base} is lost, its index is there", self.log_start_offset)
         for base in self.with_aborted.difference(bases):
             path = aborted_path(self.directory, base)
             for each in (path, guard_path(path)):
@@ -271,6 +275,9 @@ class _Recovery:
         for base in indexes:
             if base not in bases:
                 self.disk.unlink(index_path(self.directory, base))
+        for name in going:  # after the indexes: a log that is going explains an index without a log
+            self.disk.unlink(f"{self.directory}/{name}")
+            self.report.notes.append(f"removed leftover {name}")
         if not bases and self.recovery_point > self.log_start_offset:
             raise _Damage(f"no segment is left of a log flushed up to {self.recovery_point}", 0)
         if bases:

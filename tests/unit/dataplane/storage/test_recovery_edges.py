@@ -11,6 +11,7 @@ import pytest
 from dataplane.core.compaction.known import PlacedRound
 from dataplane.core.compaction.rounds import Round, encode_round
 from dataplane.core.log_port import LogError
+from dataplane.storage.disk import DELETED_SUFFIX
 from dataplane.storage.health import DAMAGED_FILE
 from dataplane.storage.manifest import read_manifest
 from dataplane.storage.partition_log import PartitionLog
@@ -160,6 +161,27 @@ def test_what_a_crash_left_half_made_is_removed_and_told() -> None:
     assert isinstance(entry, OpenedLog)
     assert entry.report.notes == ["removed leftover leader-epochs.tmp"]
     assert not disk.exists(f"{DIRECTORY}/leader-epochs.tmp")
+
+
+@pytest.mark.parametrize("kind", [ShutdownKind.CLEAN, ShutdownKind.PROCESS_CRASH])
+def test_a_first_segment_that_is_gone_is_no_retention(kind: ShutdownKind) -> None:
+    """A leader whose log begins later makes its followers delete what they have below that."""
+    disk, bases = in_segments()
+    disk.unlink(name(bases[0]))
+    entry = open_log(disk, last_shutdown=kind, recovery_point=bases[2], log_start_offset=0)
+    assert isinstance(entry, DamagedLog)
+    assert (entry.reason, entry.valid_end_offset) == (f"segment {bases[0]} is lost, its index is there", 0)
+
+
+def test_a_retention_that_a_crash_cut_short_or_that_the_log_start_tells_of_is_no_damage() -> None:
+    disk, bases = in_segments()
+    disk.rename(name(bases[0]), name(bases[0]) + DELETED_SUFFIX)
+    log = opened(open_log(disk, last_shutdown=ShutdownKind.PROCESS_CRASH, recovery_point=bases[2]))
+    assert log.log_start_offset == bases[1]
+    disk, bases = in_segments()
+    disk.unlink(name(bases[0]))
+    log = opened(open_log(disk, recovery_point=bases[2], log_start_offset=bases[1]))
+    assert log.log_start_offset == bases[1]
 
 
 def test_after_a_clean_stop_a_segment_that_is_gone_is_damage() -> None:
