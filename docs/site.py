@@ -116,7 +116,7 @@ def configuration() -> str:
         return table(("name", "what becomes of it", "default", "note"), rows)
 
     return (
-        "# Configuration\n\nNames are Kafka's, as of Kafka 4.3. Each is honoured, or kept without effect, or "
+        "# Configuration\n\nNames are Kafka's, as of Kafka 4.4. Each is honoured, or kept without effect, or "
         "taken at its default only, or refused; the note says why. Any can be unset. A name that is not here "
         "is refused.\n\n"
         "## Topics\n\n"

@@ -102,6 +102,7 @@ _COMPACTION = "a broker compacts one log at a time, at half of a processor, with
 _STORED = "batches are stored as the producer compressed them; set compression at the producer"
 _TIERED = "it concerns tiered storage, which does not exist here: brokers keep all records on their disks"
 _GROUPS = "it concerns share groups and groups of streams, which do not exist in this release"
+_ASSIGNS = "how coordinators compute assignments can't be chosen"
 _AT_COORDINATORS_START = "a coordinator reads it when it starts: `coordinator serve --config`"
 _PINNED = "coordinator topics have fixed settings: 50 partitions, three replicas"
 _LISTS = "a throttle bounds every replica that is being added, and no other"
@@ -143,6 +144,7 @@ TOPIC_SETTINGS: dict[str, Setting] = {
     ),
     DELETED_RETENTION: Setting("int", "0", cluster_name=DELETED_RETENTION),
     DELETION_PROTECTED: Setting("bool", "false"),
+    "errors.deadletterqueue.group.enable": _only("bool", "false", _GROUPS),
     "file.delete.delay.ms": _kept(
         "int",
         "60000",
@@ -163,6 +165,14 @@ TOPIC_SETTINGS: dict[str, Setting] = {
         low=1,
         cluster_name="log.cleaner.max.compaction.lag.ms",
         hint=_COMPACTED,
+    ),
+    "max.decompressed.message.bytes": _kept(
+        "int",
+        str(INT32_MAX - 8),
+        "a batch may unfold to 64 times max.message.bytes, and no record has a bound of its own",
+        "max.decompressed.message.bytes",
+        low=1,
+        high=INT32_MAX,
     ),
     "max.message.bytes": Setting("int", "1048588", high=INT32_MAX, cluster_name="message.max.bytes"),
     "message.downconversion.enable": _refused(_REMOVED),
@@ -195,6 +205,8 @@ TOPIC_SETTINGS: dict[str, Setting] = {
     "preallocate": _kept(
         "bool", "false", "segments grow as they are written; none is laid out beforehand", "log.preallocate"
     ),
+    "remote.copy.lag.bytes": _kept("int", "-1", _TIERED, "log.remote.copy.lag.bytes", low=-1),
+    "remote.copy.lag.ms": _kept("int", "0", _TIERED, "log.remote.copy.lag.ms", low=-1),
     "remote.log.copy.disable": _kept("bool", "false", _TIERED),
     "remote.log.delete.on.disable": _kept("bool", "false", _TIERED),
     "remote.storage.enable": _only("bool", "false", _TIERED),
@@ -260,11 +272,16 @@ CLUSTER_SETTINGS: dict[str, Setting] = {
     "default.replication.factor": Setting("int", "3", low=1, high=32_767),
     "delete.topic.enable": _only("bool", "true", "topics can be deleted"),
     DISK_RESERVE: Setting("int", "5", low=0, high=90),
+    "errors.deadletterqueue.auto.create.topics.enable": _only("bool", "false", _GROUPS),
+    "errors.deadletterqueue.topic.name.prefix": _only("text", "dlq.", _GROUPS),
     "follower.fetch.last.tiered.offset.enable": _only("bool", "false", _TIERED),
     "group.consumer.assignment.interval.ms": _only("int", "1000", _AT_COORDINATORS_START),
+    "group.consumer.assignor.offload.enable": _only("bool", "true", _ASSIGNS),
     "group.coordinator.cached.buffer.max.bytes": _only("int", "1048588", "coordinators keep no such buffer"),
     "group.share.assignment.interval.ms": _only("int", "1000", _GROUPS),
+    "group.share.assignor.offload.enable": _only("bool", "true", _GROUPS),
     "group.streams.assignment.interval.ms": _only("int", "1000", _GROUPS),
+    "group.streams.assignor.offload.enable": _only("bool", "true", _GROUPS),
     "log.cleaner.dedupe.buffer.size": _only("int", "134217728", _COMPACTION),
     "log.cleaner.io.buffer.load.factor": _only("double", "0.9", _COMPACTION),
     "log.cleaner.io.buffer.size": _only("int", "524288", _COMPACTION),

@@ -26,48 +26,53 @@ from springtide.contract.security import AUTHORIZER, STANDARD_AUTHORIZER, SUPER_
 TABLES = {"topic": TOPIC_SETTINGS, "cluster": CLUSTER_SETTINGS, "broker": BROKER_SETTINGS}
 ROWS = [(holder, name) for holder, settings in TABLES.items() for name in sorted(settings)]
 
-#: The keys of a topic in Kafka 4.3.1: `LogConfig.configNames()` without the internal one.
+#: The keys of a topic in Kafka 4.4.0: `LogConfig.configNames()` without the internal one.
 KAFKA_TOPIC_KEYS = """
 cleanup.policy compression.gzip.level compression.lz4.level compression.type compression.zstd.level
-delete.retention.ms file.delete.delay.ms flush.messages flush.ms follower.replication.throttled.replicas
-index.interval.bytes leader.replication.throttled.replicas local.retention.bytes local.retention.ms
-max.compaction.lag.ms max.message.bytes message.timestamp.after.max.ms message.timestamp.before.max.ms
-message.timestamp.type min.cleanable.dirty.ratio min.compaction.lag.ms min.insync.replicas preallocate
-remote.log.copy.disable remote.log.delete.on.disable remote.storage.enable retention.bytes retention.ms
-segment.bytes segment.index.bytes segment.jitter.ms segment.ms unclean.leader.election.enable
+delete.retention.ms errors.deadletterqueue.group.enable file.delete.delay.ms flush.messages flush.ms
+follower.replication.throttled.replicas index.interval.bytes leader.replication.throttled.replicas
+local.retention.bytes local.retention.ms max.compaction.lag.ms max.decompressed.message.bytes
+max.message.bytes message.timestamp.after.max.ms message.timestamp.before.max.ms message.timestamp.type
+min.cleanable.dirty.ratio min.compaction.lag.ms min.insync.replicas preallocate remote.copy.lag.bytes
+remote.copy.lag.ms remote.log.copy.disable remote.log.delete.on.disable remote.storage.enable
+retention.bytes retention.ms segment.bytes segment.index.bytes segment.jitter.ms segment.ms
+unclean.leader.election.enable
 """
-#: What Kafka 4.3.1 lets tools set on brokers: `DynamicBrokerConfig.ALL_DYNAMIC_CONFIGS`.
+#: What Kafka 4.4.0 lets tools set on brokers: `DynamicBrokerConfig.ALL_DYNAMIC_CONFIGS`.
 KAFKA_BROKER_KEYS = """
 background.threads compression.gzip.level compression.lz4.level compression.type compression.zstd.level
-config.providers cordoned.log.dirs follower.fetch.last.tiered.offset.enable
+config.providers cordoned.log.dirs errors.deadletterqueue.auto.create.topics.enable
+errors.deadletterqueue.topic.name.prefix follower.fetch.last.tiered.offset.enable
 follower.replication.throttled.rate group.consumer.assignment.interval.ms
-group.coordinator.cached.buffer.max.bytes group.share.assignment.interval.ms
-group.streams.assignment.interval.ms leader.replication.throttled.rate listener.security.protocol.map
-listeners log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size log.cleaner.delete.retention.ms
-log.cleaner.io.buffer.load.factor log.cleaner.io.buffer.size log.cleaner.io.max.bytes.per.second
-log.cleaner.max.compaction.lag.ms log.cleaner.min.cleanable.ratio log.cleaner.min.compaction.lag.ms
-log.cleaner.threads log.cleanup.policy log.flush.interval.messages log.flush.interval.ms
-log.index.interval.bytes log.index.size.max.bytes log.local.retention.bytes log.local.retention.ms
-log.message.timestamp.after.max.ms log.message.timestamp.before.max.ms log.message.timestamp.type
-log.preallocate log.retention.bytes log.retention.ms log.roll.jitter.ms log.roll.ms log.segment.bytes
-log.segment.delete.delay.ms max.connection.creation.rate max.connections max.connections.per.ip
-max.connections.per.ip.overrides message.max.bytes metric.reporters min.insync.replicas num.io.threads
-num.network.threads num.recovery.threads.per.data.dir num.replica.fetchers principal.builder.class
-producer.id.expiration.ms remote.fetch.max.wait.ms remote.list.offsets.request.timeout.ms
-remote.log.index.file.cache.total.size.bytes remote.log.manager.copier.thread.pool.size
-remote.log.manager.copy.max.bytes.per.second remote.log.manager.expiration.thread.pool.size
-remote.log.manager.fetch.max.bytes.per.second remote.log.manager.follower.thread.pool.size
-remote.log.reader.threads replica.alter.log.dirs.io.max.bytes.per.second sasl.enabled.mechanisms
-sasl.jaas.config sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin
-sasl.kerberos.principal.to.local.rules sasl.kerberos.service.name sasl.kerberos.ticket.renew.jitter
-sasl.kerberos.ticket.renew.window.factor sasl.login.refresh.buffer.seconds
-sasl.login.refresh.min.period.seconds sasl.login.refresh.window.factor sasl.login.refresh.window.jitter
-sasl.mechanism.inter.broker.protocol share.coordinator.cached.buffer.max.bytes ssl.cipher.suites
-ssl.client.auth ssl.enabled.protocols ssl.endpoint.identification.algorithm ssl.engine.factory.class
-ssl.key.password ssl.keymanager.algorithm ssl.keystore.certificate.chain ssl.keystore.key
-ssl.keystore.location ssl.keystore.password ssl.keystore.type ssl.protocol ssl.provider
-ssl.secure.random.implementation ssl.trustmanager.algorithm ssl.truststore.certificates
-ssl.truststore.location ssl.truststore.password ssl.truststore.type
+group.consumer.assignor.offload.enable group.coordinator.cached.buffer.max.bytes
+group.share.assignment.interval.ms group.share.assignor.offload.enable
+group.streams.assignment.interval.ms group.streams.assignor.offload.enable
+leader.replication.throttled.rate listener.security.protocol.map listeners log.cleaner.backoff.ms
+log.cleaner.dedupe.buffer.size log.cleaner.delete.retention.ms log.cleaner.io.buffer.load.factor
+log.cleaner.io.buffer.size log.cleaner.io.max.bytes.per.second log.cleaner.max.compaction.lag.ms
+log.cleaner.min.cleanable.ratio log.cleaner.min.compaction.lag.ms log.cleaner.threads log.cleanup.policy
+log.flush.interval.messages log.flush.interval.ms log.index.interval.bytes log.index.size.max.bytes
+log.local.retention.bytes log.local.retention.ms log.message.timestamp.after.max.ms
+log.message.timestamp.before.max.ms log.message.timestamp.type log.preallocate log.remote.copy.lag.bytes
+log.remote.copy.lag.ms log.retention.bytes log.retention.ms log.roll.jitter.ms log.roll.ms
+log.segment.bytes log.segment.delete.delay.ms max.connection.creation.rate max.connections
+max.connections.per.ip max.connections.per.ip.overrides max.decompressed.message.bytes message.max.bytes
+metric.reporters min.insync.replicas num.io.threads num.network.threads num.recovery.threads.per.data.dir
+num.replica.fetchers principal.builder.class producer.id.expiration.ms remote.fetch.max.wait.ms
+remote.list.offsets.request.timeout.ms remote.log.index.file.cache.total.size.bytes
+remote.log.manager.copier.thread.pool.size remote.log.manager.copy.max.bytes.per.second
+remote.log.manager.expiration.thread.pool.size remote.log.manager.fetch.max.bytes.per.second
+remote.log.manager.follower.thread.pool.size remote.log.reader.threads
+replica.alter.log.dirs.io.max.bytes.per.second sasl.enabled.mechanisms sasl.jaas.config
+sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin sasl.kerberos.principal.to.local.rules
+sasl.kerberos.service.name sasl.kerberos.ticket.renew.jitter sasl.kerberos.ticket.renew.window.factor
+sasl.login.refresh.buffer.seconds sasl.login.refresh.min.period.seconds sasl.login.refresh.window.factor
+sasl.login.refresh.window.jitter sasl.mechanism.inter.broker.protocol
+share.coordinator.cached.buffer.max.bytes ssl.cipher.suites ssl.client.auth ssl.enabled.protocols
+ssl.endpoint.identification.algorithm ssl.engine.factory.class ssl.key.password ssl.keymanager.algorithm
+ssl.keystore.certificate.chain ssl.keystore.key ssl.keystore.location ssl.keystore.password
+ssl.keystore.type ssl.protocol ssl.provider ssl.secure.random.implementation ssl.trustmanager.algorithm
+ssl.truststore.certificates ssl.truststore.location ssl.truststore.password ssl.truststore.type
 transaction.partition.verification.enable unclean.leader.election.enable
 """
 
@@ -112,6 +117,7 @@ COPIED = [
     ("compression.gzip.level", "9", "9"),
     ("compression.zstd.level", "-5", "-5"),
     ("file.delete.delay.ms", "1000", "1000"),
+    ("max.decompressed.message.bytes", "10485760", "10485760"),
     ("preallocate", "True", "true"),
     ("segment.jitter.ms", "3600000", "3600000"),
     ("local.retention.ms", "86400000", "86400000"),
