@@ -90,6 +90,30 @@ def test_a_take_over_while_an_end_is_decided_waits() -> None:
     assert desk.init() == InitProducerReply(ErrorCode.NONE, FIRST_ID, 1)
 
 
+def test_who_is_told_what_is_stored_is_told_under_the_lease() -> None:
+    """13.8: a coordinator that was replaced remembers owners who are none any more."""
+    desk = TransactionDesk()
+    old = desk.producer()
+    new = desk.producer()
+    token = desk.start_init(owner=(old.producer_id, old.epoch))
+    assert desk.replies[token] == InitProducerReply(ErrorCode.PRODUCER_FENCED)
+    tokens = [token, desk.start_end(old), desk.start_end(old, version=1), desk.start_end(new)]
+    tokens.append(desk.start_end(new, transactional_id="other"))
+    assert desk.unleased.isdisjoint(tokens)
+    desk.add(new, P0)
+    desk.start_end(new)
+    desk.commit()
+    waits = desk.start_init()
+    assert desk.replies[waits] == InitProducerReply(ErrorCode.CONCURRENT_TRANSACTIONS)
+    tokens.append(waits)
+    count = desk.tokens
+    desk.describe()
+    desk.listed()
+    desk.verify(new, P0)
+    assert desk.unleased.isdisjoint((*tokens, *range(count, desk.tokens + 1)))
+    assert desk.start_init(timeout_ms=0) in desk.unleased, "what is wrong with the request itself"
+
+
 def test_while_a_record_is_under_way_a_take_over_waits() -> None:
     desk = TransactionDesk()
     desk.is_holding = True
@@ -213,6 +237,25 @@ def test_an_owner_at_the_last_epoch_gets_a_fresh_id_and_the_same_again_if_the_an
     assert desk.init(owner=(77, LAST)) == fresh
     assert desk.named == 1
     assert desk.init(owner=(77, LAST - 1)).error is ErrorCode.PRODUCER_FENCED
+
+
+def test_the_epoch_before_the_last_is_given_again_if_the_answer_was_lost() -> None:
+    desk = at_epoch(LAST - 1)
+    for _ in range(2):
+        assert desk.init(owner=(77, LAST - 1)) == InitProducerReply(ErrorCode.NONE, 77, LAST)
+    assert desk.named == 0
+
+
+@pytest.mark.parametrize("producer_id", [76, 78])
+def test_another_producer_of_the_last_owners_epoch_is_fenced(producer_id: int) -> None:
+    desk = at_epoch(3, last_producer_epoch=2)
+    fenced = InitProducerReply(ErrorCode.PRODUCER_FENCED)
+    assert desk.init(owner=(producer_id, 2)) == fenced
+    desk = at_epoch(0, last_producer_epoch=LAST, previous_producer_id=60)
+    for other in (59, 61):
+        assert desk.init(owner=(other, LAST)) == fenced
+    desk = at_epoch(0, last_producer_epoch=5, previous_producer_id=60)
+    assert desk.init(owner=(60, 5)) == fenced, "its id had epochs left"
 
 
 def test_an_id_that_came_after_another_is_not_given_to_an_owner_of_the_other_that_was_taken_over() -> None:
