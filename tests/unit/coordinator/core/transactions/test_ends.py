@@ -374,3 +374,11 @@ def test_an_end_that_the_network_held_back_does_not_end_the_next_transaction(lat
     third = CLIENT._replace(connection=3)  # a client that did mean it has connected again
     assert desk.end(producer, version=1, client=third).error is NONE
     assert desk.stored().partitions == {P0, P1}
+
+
+@pytest.mark.parametrize("state", [S.PREPARE_COMMIT, S.PREPARE_ABORT])
+def test_while_an_end_is_decided_only_its_owner_is_told_to_wait(state: S) -> None:
+    desk = at_epoch(EPOCH, state, partitions=frozenset({P0}), version=2)
+    assert desk.end(Producer(77, EPOCH)).error is WAIT
+    assert desk.end(Producer(77, EPOCH + 2)).error is FENCED
+    assert desk.end(Producer(78, EPOCH)).error is ErrorCode.INVALID_PRODUCER_ID_MAPPING

@@ -222,3 +222,10 @@ def test_a_shard_has_a_bound_on_partitions() -> None:
     desk.end(first, transactional_id="a")
     desk.write_markers("a")
     assert desk.add(second, P0, transactional_id="b") is NONE
+
+
+def test_partitions_that_a_transaction_has_already_take_no_room() -> None:
+    desk = TransactionDesk(TransactionOptions(partitions_max=2))
+    producer = desk.producer()
+    assert desk.add(producer, P0) is NONE
+    assert desk.add(producer, P0, P1) is NONE

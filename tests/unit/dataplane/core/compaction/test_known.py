@@ -159,5 +159,7 @@ def test_a_log_that_ends_at_a_round_has_lost_it() -> None:
 def test_a_copy_goes_its_own_way() -> None:
     rounds = known(placed(10, end=8))
     other = rounds.copy()
-    other.on_cut(5)
-    assert (rounds.pending, other.pending) == ((placed(10, end=8),), ())
+    batch = encode_round(placed(20, end=18).round_, base_offset=20)
+    other.on_appended(decode_header(batch), memoryview(batch))
+    assert rounds.pending == (placed(10, end=8),) == other.pending[:1]
+    assert len(other.pending) == 2
