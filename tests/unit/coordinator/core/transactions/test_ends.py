@@ -19,6 +19,7 @@ from tests.kit.coordinator.transaction_desk import (
     CLIENT,
     FIRST_ID,
     ID,
+    NO_CLIENT,
     P0,
     P1,
     Producer,
@@ -382,3 +383,24 @@ def test_while_an_end_is_decided_only_its_owner_is_told_to_wait(state: S) -> Non
     assert desk.end(Producer(77, EPOCH)).error is WAIT
     assert desk.end(Producer(77, EPOCH + 2)).error is FENCED
     assert desk.end(Producer(78, EPOCH)).error is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+
+
+def test_which_connection_sent_last_is_known_by_ends_and_additions_and_asked_of_version_1_alone() -> None:
+    unknown, first, second = (CLIENT._replace(connection=number) for number in (0, 1, 2))
+    desk = TransactionDesk()
+    producer = desk.producer(client=first)
+    desk.add(producer, version=1, client=second)
+    assert desk.replies[desk.start_end(producer, version=1, client=first)] == LeftConnection()
+    assert desk.end(producer, version=1, client=second).error is NONE, "the last one has not left"
+    desk.write_markers()
+    desk.add(producer, version=1, client=first)
+    assert desk.end(producer, version=1, client=unknown).error is NONE, "one without a number"
+
+    desk = TransactionDesk()
+    producer = desk.producer(client=first)
+    desk.add(producer, version=1, client=first)
+    desk.end(producer, version=1, client=second)
+    desk.write_markers()
+    desk.add(producer, version=1, client=NO_CLIENT)
+    assert desk.replies[desk.start_end(producer, version=1, client=first)] == LeftConnection()
+    assert desk.end(producer, version=2, client=first).error is NONE

@@ -9,7 +9,7 @@ from coordinator.core.transactions import expiry
 from coordinator.core.transactions.options import TransactionOptions
 from springtide.wire.errors import ErrorCode
 from tests.kit.coordinator.machine_desk import WALL_MS
-from tests.kit.coordinator.transaction_desk import FIRST_ID, P0, Producer, TransactionDesk, at_epoch
+from tests.kit.coordinator.transaction_desk import FIRST_ID, ID, P0, Producer, TransactionDesk, at_epoch
 
 DAY_MS = 24 * 60 * 60_000
 HOUR_MS = 60 * 60_000
@@ -31,6 +31,16 @@ def test_an_id_is_forgotten_seven_days_after_its_last_record(is_used: bool) -> N
     assert desk.records[-1].value is None
     assert desk.end(producer).error is ErrorCode.INVALID_PRODUCER_ID_MAPPING
     assert desk.producer() == Producer(FIRST_ID + 1, 0)
+
+
+def test_what_is_known_of_a_client_goes_with_its_id_and_not_before() -> None:
+    desk = TransactionDesk(RARELY)
+    desk.producer()
+    desk.wait(2 * HOUR_MS)
+    clients = desk.machine.registry.clients
+    assert list(clients) == [ID]
+    desk.wait(8 * DAY_MS)
+    assert not clients
 
 
 def test_no_id_expires_while_clocks_disagree() -> None:

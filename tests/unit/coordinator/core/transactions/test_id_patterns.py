@@ -52,12 +52,18 @@ def test_a_pattern_is_of_the_whole_id(pattern: str, of: list[str], not_of: list[
         r"\d",
         r"\w",
         r"\é",
+        "\\§",
+        "\\\x80",
         "\\",
     ],
 )
 def test_what_is_more_than_literals_and_dots_is_refused(pattern: str) -> None:
     with pytest.raises(UnknownPattern):
         compile_pattern(pattern)
+
+
+def test_the_last_ascii_character_may_be_escaped() -> None:
+    assert compile_pattern("\\\x7f")("\x7f")
 
 
 def test_a_pattern_has_a_bound() -> None:

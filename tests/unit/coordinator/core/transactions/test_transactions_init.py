@@ -56,6 +56,8 @@ def test_each_take_over_bumps_the_epoch_and_keeps_the_producer_id() -> None:
         (ID, 900_000, (-1, -1), ErrorCode.NONE),
         (ID, 1, (5, -1), ErrorCode.INVALID_REQUEST),
         (ID, 1, (-1, 5), ErrorCode.INVALID_REQUEST),
+        (ID, 1, (-2, -1), ErrorCode.INVALID_REQUEST),
+        (ID, 1, (-1, -2), ErrorCode.INVALID_REQUEST),
     ],
 )
 def test_what_can_be_no_request_is_refused(
