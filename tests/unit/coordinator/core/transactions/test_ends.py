@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from coordinator.core.transaction_records import TransactionState
 from coordinator.core.transactions.markers import MarkerOrder
 from coordinator.core.transactions.requests import (
+    NO_CLIENT,
     EndTransactionReply,
     LeftConnection,
     MarkersReply,
@@ -19,7 +20,6 @@ from tests.kit.coordinator.transaction_desk import (
     CLIENT,
     FIRST_ID,
     ID,
-    NO_CLIENT,
     P0,
     P1,
     Producer,
