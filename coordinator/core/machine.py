@@ -67,13 +67,11 @@ class StepOutcome(Struct, frozen=True):
     """The results of one step.
 
     records: one record batch, applied and written whole or not at all.
-    replies: sent once the batch is committed, at once where there are no records.
+    replies: sent once the batch is committed; where there are no records, at once under the lease (13.8).
     work: what the machine must hear of once the batch is committed or refused: the one that holds the
         records, or that the replies wait for.
     waits: without records, the replies tell of records that were applied before: they are sent once what is
         under way is committed, and fail as that does.
-    reads: without records, the replies tell what is committed. Like those that wait they are sent at once
-        only under the lease (13.8, reads).
     asks: questions that take longer than a step may, or need what the machine does not see. Each comes back
         once, as AnswerCame, unless the shard is closed before.
     """
@@ -83,7 +81,6 @@ class StepOutcome(Struct, frozen=True):
     timers: tuple[Timer, ...] = ()
     work: Hashable = None
     waits: bool = False
-    reads: bool = False
     asks: tuple[object, ...] = ()
 
 

@@ -20,8 +20,8 @@ The rules:
 2. (level) No client is answered from the machine before the replay has come to that record. Another nonce in
    its place, or a later writer's batch before it, begins another opening.
 3. (committed) A reply to a step with records waits until their batch is committed; one that tells of
-   records under way, until these are; one that tells what is stored, without the lease, until a record of
-   this opening's is.
+   records under way, until these are. Without the lease any other waits for a record of this opening's, and
+   so do replies whose batch was sent long ago: this process may have stood still, and another have the shard.
 4. (unknown) An attempt with an unknown outcome is made again with the same bytes (writer.py).
 5. (undone) What was refused is taken out of the machine before anything else is decided.
 6. (cut) A leader epoch that an unclean election began, after this replay did, ends the replay, and a shard
@@ -42,11 +42,11 @@ part of an event.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterable
 from enum import Enum, auto
 from typing import assert_never
 
-from coordinator.core.machine import AnswerCame, Machine, StepOutcome, TimerDue, UnreadableState
+from coordinator.core.machine import AnswerCame, Machine, RequestReply, StepOutcome, TimerDue, UnreadableState
 from coordinator.core.opening import opening_record
 from coordinator.core.replay import NO_WRITER, ShardReplay
 from coordinator.core.shard_ports import (
@@ -87,6 +87,9 @@ HELD_MAX = 1_000
 HELD_MS_MAX = 500
 """How long they do. The opening of a level standby takes tens of milliseconds; a client that is refused comes
 back after a tenth of a second or more."""
+LATE_MS = 1_000
+"""From then on a committed batch shows no longer, without the lease, that no other has opened the shard. Less
+than the shortest sessions, after which another coordinator gives what a member has to others."""
 SEND_AGAIN_MS = (20, 1_000)
 """The pause after a failed attempt, and what it grows to."""
 
@@ -235,7 +238,7 @@ class ShardRuntime:
         if self._held and self.phase not in _OPENS:
             self._release()
         if self._writer is not None:
-            self._effects += self._writer.due(wall_ms)
+            self._effects += self._writer.due(wall_ms, now_ms)
         return self._effects
 
     # Following.
@@ -416,11 +419,8 @@ class ShardRuntime:
             self.machine.apply(record, offset + place)
         if outcome.records:
             self._writer.add(outcome.records, outcome.replies, outcome.work)
-        elif (outcome.waits or outcome.reads) and not self._is_current(self._now_ms):
-            # What is in flight proves nothing: it may have been committed before another opened the shard.
-            if not self._writer.has_waiting:
-                self._writer.add((opening_record(self._nonce),))
-            self._writer.add_replies(outcome.replies, outcome.work)
+        elif (outcome.replies or outcome.waits) and not self._is_current(self._now_ms):
+            self._prove(outcome.replies, outcome.work)
         elif outcome.waits and not self._writer.is_empty:
             self._writer.add_replies(outcome.replies, outcome.work)
         else:
@@ -429,6 +429,14 @@ class ShardRuntime:
         for timer in outcome.timers:
             self._effects.append(SetTimer(timer.key, timer.at_ms))
         self._effects += map(Ask, outcome.asks)
+
+    def _prove(self, replies: Iterable[RequestReply], work: Hashable = None) -> None:
+        """Let replies wait for a record that is written from now on. What is in flight proves nothing: it may
+        have been committed before another opened the shard."""
+        assert self._writer is not None
+        if not self._writer.has_waiting:
+            self._writer.add((opening_record(self._nonce),))
+        self._writer.add_replies(replies, work)
 
     def _answer(self, token: int, answer: object) -> None:
         self._effects.append(AnswerRequest(token, answer))
@@ -442,8 +450,12 @@ class ShardRuntime:
             self._pause_ms = SEND_AGAIN_MS[0]
             if self.phase is ShardPhase.SERVING:
                 self.machine.committed(batch.next_offset)
-            for reply in batch.replies:
-                self._answer(reply.token, reply.message)
+            is_late = self._now_ms - batch.sent_ms >= LATE_MS and not self._is_current(self._now_ms)
+            if is_late and batch.replies and self.phase is ShardPhase.SERVING:
+                self._prove(batch.replies)
+            else:
+                for reply in batch.replies:
+                    self._answer(reply.token, reply.message)
             if self.phase is ShardPhase.SERVING:
                 for work in batch.works:
                     self._take(self.machine.written(work, self._now_ms, self._wall_ms))

@@ -54,7 +54,8 @@ _FENCED = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED
 @dataclass(slots=True, eq=False)
 class PendingBatch:
     """One batch from its making until it is known. first_offset: of its first record, as the machine was
-    told. was_first: nothing was in flight before it when it was last sent."""
+    told. sent_ms: monotonic, when it was sent first. was_first: nothing was in flight before it when it was
+    last sent."""
 
     first_offset: int
     records: list[ShardRecord]
@@ -64,6 +65,7 @@ class PendingBatch:
     base_sequence: int = -1
     data: bytes = b""
     attempt: int = -1
+    sent_ms: int = -1
     was_first: bool = False
     is_unknown: bool = False
     refusal: ErrorCode = ErrorCode.NONE
@@ -158,7 +160,7 @@ class ShardWriter:
         if work is not None:
             last.works.append(work)
 
-    def due(self, wall_ms: int) -> list[AppendBatch]:
+    def due(self, wall_ms: int, now_ms: int) -> list[AppendBatch]:
         """Return what to send now. A batch's bytes are made once, when it is sent first."""
         if self._is_failing:
             return []
@@ -172,6 +174,7 @@ class ShardWriter:
                 producer_epoch=self._writer.producer_epoch,
                 base_sequence=batch.base_sequence,
             )
+            batch.sent_ms = now_ms
             self._in_flight.append(batch)
         found: list[AppendBatch] = []
         for batch in self._in_flight:

@@ -123,7 +123,6 @@ def fetch_offsets(registry: Registry, turn: Turn, request: FetchOffsets) -> None
             _with_unstable(registry, one, asked) for one, asked in zip(found, request.groups, strict=True)
         )
     turn.reply(request.token, FetchOffsetsReply(tuple(found)))
-    turn.reads = True
 
 
 def _fetch(registry: Registry, asked: GroupPlaces) -> GroupOffsets:

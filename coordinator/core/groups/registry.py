@@ -76,9 +76,9 @@ class Committing(NamedTuple):
 
 
 class Turn:
-    """What one step collects, and when. now_ms, wall_ms: see Machine. asks, waits, reads: see StepOutcome."""
+    """What one step collects, and when. now_ms, wall_ms: see Machine. asks, waits: see StepOutcome."""
 
-    __slots__ = ("asks", "now_ms", "reads", "records", "replies", "timers", "waits", "wall_ms", "work")
+    __slots__ = ("asks", "now_ms", "records", "replies", "timers", "waits", "wall_ms", "work")
 
     def __init__(self, now_ms: int, wall_ms: int) -> None:
         self.now_ms = now_ms
@@ -89,7 +89,6 @@ class Turn:
         self.asks: list[object] = []
         self.work: Assigned | Told | Committing | ConsumerChanged | None = None
         self.waits = False
-        self.reads = False
 
     def reply(self, token: int, message: object) -> None:
         self.replies.append(RequestReply(token, message))
@@ -106,7 +105,6 @@ class Turn:
             timers=tuple(Timer(key, at_ms) for key, at_ms in self.timers.items()),
             work=self.work,
             waits=self.waits,
-            reads=self.reads,
             asks=tuple(self.asks),
         )
 

@@ -28,7 +28,6 @@ def describe_transactions(
 ) -> None:
     described = tuple(_describe(registry, asked) for asked in request.transactional_ids)
     turn.reply(request.token, DescribeTransactionsReply(described))
-    turn.reads = True
 
 
 def _describe(registry: TransactionRegistry, transactional_id: str) -> DescribedTransaction:
@@ -65,7 +64,6 @@ def list_transactions(
         if is_asked(stored) and (matches is None or matches(transactional_id))
     )
     turn.reply(request.token, ListTransactionsReply(ErrorCode.NONE, unknown, listed))
-    turn.reads = True
 
 
 def _filter(request: ListTransactions, wall_ms: int) -> Callable[[StoredTransaction], bool]:

@@ -61,7 +61,6 @@ def end_transaction(registry: TransactionRegistry, turn: TransactionTurn, reques
     if store.is_under_way(transactional_id) or transactional_id in registry.held:
         _answer(turn, request, ErrorCode.CONCURRENT_TRANSACTIONS)
     elif stored is None:
-        turn.reads = True
         _answer(turn, request, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     else:
         bumps = request.version >= BUMPS_AT_END
@@ -72,7 +71,6 @@ def end_transaction(registry: TransactionRegistry, turn: TransactionTurn, reques
             registry.note_client(transactional_id, request.client)
             _decide(turn, request, stored)
         else:
-            turn.reads = True
             owner = (stored.producer_id, stored.producer_epoch) if bumps and not error else None
             _answer(turn, request, error, owner)
 

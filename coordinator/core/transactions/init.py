@@ -43,10 +43,8 @@ def init_producer(registry: TransactionRegistry, turn: TransactionTurn, request:
         _create(registry, turn, request)
     elif not _may_own(stored, request):
         turn.reply(request.token, InitProducerReply(ErrorCode.PRODUCER_FENCED))
-        turn.reads = True
     elif stored.state in PREPARED:
         turn.reply(request.token, InitProducerReply(ErrorCode.CONCURRENT_TRANSACTIONS))
-        turn.reads = True
     elif stored.state is TransactionState.ONGOING:
         end = fenced(stored, wall_ms=turn.wall_ms, is_for_owner=_tells_owner(request))
         turn.write(request.transactional_id, end)

@@ -33,8 +33,6 @@ def add_partitions(registry: TransactionRegistry, turn: TransactionTurn, request
     elif stored is None or error is not ErrorCode.NONE:
         if store.is_under_way(transactional_id):  # what the refusal goes by may be taken back
             error = ErrorCode.CONCURRENT_TRANSACTIONS
-        else:
-            turn.reads = True
         _answer(turn, request, error)
     else:
         _add(registry, turn, request, stored)
@@ -66,7 +64,6 @@ def add_held(
 def on_held_timer(registry: TransactionRegistry, turn: TransactionTurn, transactional_id: str) -> None:
     for request in registry.held.pop(transactional_id, ()):
         _answer(turn, request, ErrorCode.CONCURRENT_TRANSACTIONS)
-        turn.reads = True
 
 
 def _add(
@@ -128,7 +125,6 @@ def verify_partitions(
     makes its verification stale."""
     stored = registry.store.committed(request.transactional_id)
     error = check_owner(stored, request)
-    turn.reads = True
     if stored is None or error is not ErrorCode.NONE:
         _answer(turn, request, error)
         return

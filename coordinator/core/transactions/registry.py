@@ -52,9 +52,9 @@ class Completed:
 
 
 class TransactionTurn:
-    """What one step collects, and when. now_ms, wall_ms: see Machine. waits, reads: see StepOutcome."""
+    """What one step collects, and when. now_ms, wall_ms: see Machine. waits: see StepOutcome."""
 
-    __slots__ = ("now_ms", "reads", "records", "replies", "timers", "waits", "wall_ms", "work")
+    __slots__ = ("now_ms", "records", "replies", "timers", "waits", "wall_ms", "work")
 
     def __init__(self, now_ms: int, wall_ms: int) -> None:
         self.now_ms = now_ms
@@ -64,7 +64,6 @@ class TransactionTurn:
         self.timers: dict[Hashable, int | None] = {}
         self.work: Prepared | Completed | None = None
         self.waits = False
-        self.reads = False
 
     def reply(self, token: int, message: object) -> None:
         self.replies.append(RequestReply(token, message))
@@ -81,7 +80,6 @@ class TransactionTurn:
             timers=tuple(Timer(key, at_ms) for key, at_ms in self.timers.items()),
             work=self.work,
             waits=self.waits,
-            reads=self.reads,
         )
 
 

@@ -92,7 +92,7 @@ class CounterMachine:
                 return self._increment(event, now_ms)
             case ReadCounter(token):
                 stored = Counted(int(self.state.committed(COUNTER) or 0))
-                return StepOutcome(replies=(RequestReply(token, stored),), reads=True)
+                return StepOutcome(replies=(RequestReply(token, stored),))
             case ReadLatest(token):
                 value = Counted(int(self.state.latest(COUNTER) or 0))
                 return StepOutcome(replies=(RequestReply(token, value),), waits=True)

@@ -45,8 +45,6 @@ class MachineDesk(Generic[M]):
         self.in_flight: list[InFlight] = []
         self.is_holding = False
         self.replies: dict[int, object] = {}
-        #: The requests whose answers need no lease: nothing was written or read (13.8, reads).
-        self.unleased: set[int] = set()
         self.timers: dict[Hashable, int] = {}
         self.now_ms = 0
         self.do_clocks_agree = True
@@ -85,8 +83,6 @@ class MachineDesk(Generic[M]):
         elif outcome.waits and self.in_flight:
             self.in_flight[-1].hold(outcome)
         else:
-            if not (outcome.waits or outcome.reads):
-                self.unleased |= {reply.token for reply in outcome.replies}
             self.send(outcome.replies)
 
         self.questions += outcome.asks

@@ -20,7 +20,6 @@ def describe_consumer_groups(registry: Registry, turn: Turn, request: DescribeCo
     """Tell of groups as their committed records have them."""
     groups = tuple(_describe(registry, group_id) for group_id in request.group_ids)
     turn.reply(request.token, DescribeConsumerGroupsReply(groups))
-    turn.reads = True
 
 
 def _describe(registry: Registry, group_id: str) -> DescribedConsumerGroup:

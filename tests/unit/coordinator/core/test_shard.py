@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from coordinator.core.opening import OPENING_KEY, opening_record
-from coordinator.core.shard import HELD_MAX, HELD_MS_MAX, SEND_AGAIN_MS, ShardPhase, ShardRuntime
+from coordinator.core.shard import HELD_MAX, HELD_MS_MAX, LATE_MS, SEND_AGAIN_MS, ShardPhase, ShardRuntime
 from coordinator.core.shard_ports import (
     LOST,
     AppendBatch,
@@ -515,6 +515,41 @@ def test_without_the_lease_what_was_sent_before_a_read_proves_nothing_to_it(
     assert desk.answers == {1: Counted(1)}
     desk.deliver()
     assert desk.answers[2] is desk.answers[3] is ErrorCode.NOT_COORDINATOR
+
+
+@pytest.mark.parametrize("stood_still", [True, False])
+def test_what_was_committed_before_this_process_stood_still_is_told_once_the_log_shows_that_it_is_current(
+    desk: ShardDesk, log: FencedLog, controller: ControllerOfOne, *, stood_still: bool
+) -> None:
+    """A member was told what it has by a coordinator that had slept for 13 s, and been replaced."""
+    desk.is_holding = True
+    desk.increment(1)
+    append = desk.held.pop()
+    answer = BatchAnswered(append.attempt, *log.append(append.batch))
+    desk.is_current = False
+    desk.now_ms += LATE_MS if stood_still else LATE_MS - 1
+    if stood_still:
+        other = ShardDesk(log, controller)
+        other.open()
+    desk.step(answer)
+    if stood_still:
+        assert not desk.answers
+        desk.deliver()
+    assert desk.answers == {1: ErrorCode.NOT_COORDINATOR if stood_still else Counted(1)}
+
+
+def test_without_the_lease_a_late_answer_goes_on_where_no_other_has_opened_the_shard(
+    desk: ShardDesk, log: FencedLog
+) -> None:
+    desk.is_holding = True
+    desk.increment(1)
+    append = desk.held.pop()
+    answer = BatchAnswered(append.attempt, *log.append(append.batch))
+    desk.is_current = False
+    desk.now_ms += LATE_MS
+    desk.step(answer)
+    desk.deliver()
+    assert desk.answers == {1: Counted(1)}
 
 
 def test_without_the_lease_a_step_that_tells_nothing_writes_nothing(desk: ShardDesk, log: FencedLog) -> None:

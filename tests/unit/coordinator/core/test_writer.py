@@ -31,7 +31,7 @@ def new_writer(*, batch_bytes_max: int = 10_000) -> ShardWriter:
 def send(writer: ShardWriter) -> AppendBatch:
     """One batch of one record."""
     writer.add([record(100)])
-    (append,) = writer.due(0)
+    (append,) = writer.due(0, 0)
     return append
 
 
@@ -51,14 +51,14 @@ def test_a_batch_is_filled_to_the_last_byte_and_no_further(too_many: int, batche
     writer = new_writer(batch_bytes_max=HEADER_BYTES + 200)
     writer.add([record(100)])
     writer.add([record(100 + too_many)])
-    assert counts(writer.due(0)) == batches
+    assert counts(writer.due(0, 0)) == batches
 
 
 def test_a_deletion_counts_for_its_key() -> None:
     writer = new_writer(batch_bytes_max=HEADER_BYTES + 200)
     writer.add([ShardRecord(b"k" * (100 - RECORD_BYTES), None)])
     writer.add([record(100)])
-    assert counts(writer.due(0)) == [2]
+    assert counts(writer.due(0, 0)) == [2]
 
 
 def test_a_writer_is_full_when_as_many_batches_wait_as_may() -> None:
@@ -68,7 +68,7 @@ def test_a_writer_is_full_when_as_many_batches_wait_as_may() -> None:
     for _ in range(WAITING_MAX):
         assert not writer.is_full
         writer.add([record(100)])
-    assert writer.is_full and not writer.due(0)
+    assert writer.is_full and not writer.due(0, 0)
 
 
 @pytest.mark.parametrize(("missing", "is_full"), [(0, True), (1, False)])
@@ -125,7 +125,7 @@ def test_nothing_is_decided_before_all_attempts_have_come_back() -> None:
     first, second = send(writer), send(writer)
     assert stand_of(writer, first, REFUSED) is Stand.GOES_ON
     writer.add([record(100)])
-    assert not writer.due(0), "nothing goes out behind a failure"
+    assert not writer.due(0, 0), "nothing goes out behind a failure"
     assert stand_of(writer, second, OUT_OF_ORDER) is Stand.REFUSED
 
 

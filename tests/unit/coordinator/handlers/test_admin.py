@@ -50,7 +50,7 @@ def test_a_group_and_its_members_are_described(coordinator: Coordinator, version
 def test_a_group_that_does_not_exist_is_dead(version: int, error: int) -> None:
     (group,) = Coordinator().ask(DESCRIBE, version, groups=["nothing"]).groups
     assert (group.error_code, group.group_id, group.group_state) == (error, "nothing", "Dead")
-    told = "there is no group 'nothing'" if error else None
+    told = "there is no group 'nothing' of the classic protocol" if error else None
     assert getattr(group, "error_message", None) == told
 
 

@@ -98,6 +98,19 @@ def test_a_member_goes_on_under_the_next_coordinator() -> None:
     assert ask(first, replace(commit, token=8)) is ErrorCode.NOT_COORDINATOR
 
 
+def test_a_coordinator_that_was_replaced_and_has_not_heard_of_it_tells_members_nothing() -> None:
+    """13.8: it may have stood still for so long that another has given what they have to others."""
+    log, controller = FencedLog(), ControllerOfOne()
+    first = opened(log, controller)
+    assert join(first, 1).generation_id == 1
+    ask(first, sync(2, 1))
+    first.is_current = False
+    assert ask(first, heartbeat(3)) == MemberHeartbeatReply(ErrorCode.NONE), "the log shows that it is not"
+    opened(log, controller)
+    assert ask(first, sync(4, 1)) is ErrorCode.NOT_COORDINATOR
+    assert ask(first, heartbeat(5)) is ErrorCode.NOT_COORDINATOR
+
+
 def test_a_log_that_refuses_assignments_keeps_the_group_alive_and_answers_heartbeats() -> None:
     log = FencedLog()
     desk = opened(log, ControllerOfOne())

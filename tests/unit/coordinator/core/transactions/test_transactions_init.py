@@ -92,30 +92,6 @@ def test_a_take_over_while_an_end_is_decided_waits() -> None:
     assert desk.init() == InitProducerReply(ErrorCode.NONE, FIRST_ID, 1)
 
 
-def test_who_is_told_what_is_stored_is_told_under_the_lease() -> None:
-    """13.8: a coordinator that was replaced remembers owners who are none any more."""
-    desk = TransactionDesk()
-    old = desk.producer()
-    new = desk.producer()
-    token = desk.start_init(owner=(old.producer_id, old.epoch))
-    assert desk.replies[token] == InitProducerReply(ErrorCode.PRODUCER_FENCED)
-    tokens = [token, desk.start_end(old), desk.start_end(old, version=1), desk.start_end(new)]
-    tokens.append(desk.start_end(new, transactional_id="other"))
-    assert desk.unleased.isdisjoint(tokens)
-    desk.add(new, P0)
-    desk.start_end(new)
-    desk.commit()
-    waits = desk.start_init()
-    assert desk.replies[waits] == InitProducerReply(ErrorCode.CONCURRENT_TRANSACTIONS)
-    tokens.append(waits)
-    count = desk.tokens
-    desk.describe()
-    desk.listed()
-    desk.verify(new, P0)
-    assert desk.unleased.isdisjoint((*tokens, *range(count, desk.tokens + 1)))
-    assert desk.start_init(timeout_ms=0) in desk.unleased, "what is wrong with the request itself"
-
-
 def test_while_a_record_is_under_way_a_take_over_waits() -> None:
     desk = TransactionDesk()
     desk.is_holding = True
