@@ -90,12 +90,12 @@ async def lowest_level(meta: Meta) -> Level:
 
 
 def _highest_of(claim: Node) -> Level:
-    with suppress(msgspec.MsgspecError):
+    with suppress(ValueError):
         return msgspec.json.decode(claim.data, type=_Claim).levels.highest
     return UNTOLD
 
 
 def _level_of(node: Node) -> Level:
-    with suppress(msgspec.MsgspecError):
+    with suppress(ValueError):
         return decode_level(node.data)
     return UNTOLD

@@ -160,7 +160,7 @@ def read_manifest(folder: Path) -> BackupManifest:
                 f"to {FORMAT}: use the release that made it, or a later one"
             )
         manifest = msgspec.json.decode(text, type=BackupManifest)
-    except msgspec.MsgspecError as error:
+    except ValueError as error:
         raise BackupInvalid(f"{folder / MANIFEST} can't be read: {error}") from error
     wanted = {ZNODES, ROWS, *(cluster.file for cluster in manifest.clusters)}
     if wanted != set(manifest.files) or any(Path(name).name != name for name in wanted):

@@ -456,7 +456,7 @@ async def read_body(request: Request, body_type: type[RequestBody], broker_id: i
         is_whole = not message.get("more_body", False)
     try:
         body = msgspec.json.decode(received, type=body_type)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise BodyRefused(400, f"not a {body_type.__name__}: {error}") from error
     if body.broker_id != broker_id:
         raise BodyRefused(409, f"the path names broker {broker_id}, the body broker {body.broker_id}")

@@ -50,7 +50,7 @@ class UnsupportedLevel(UnreadableRows):
 
 
 def check_level(cluster: str, data: bytes) -> None:
-    """Check the row of a cluster's level. Raise UnsupportedLevel, msgspec.MsgspecError."""
+    """Check the row of a cluster's level. Raise UnsupportedLevel, ValueError."""
     level = decode_level(data)
     if not SUPPORTED.has(level):
         raise UnsupportedLevel(cluster, level)
@@ -67,7 +67,7 @@ async def why_not_stand(meta: Meta, clusters_path: str) -> str | None:
                 check_level(cluster, node.data)
         except UnsupportedLevel as error:
             return str(error)
-        except msgspec.MsgspecError:
+        except ValueError:  # of msgspec, or of text that is no UTF-8
             continue
     return None
 
@@ -111,7 +111,7 @@ async def read_running(meta: Meta, *, active_id: str | None) -> tuple[Process, .
         try:
             row = msgspec.json.decode(node.data, type=RunningRow)
             url, version, levels = row.url, row.version, row.levels
-        except msgspec.MsgspecError:
+        except ValueError:  # of msgspec, or of text that is no UTF-8
             url, version, levels = f"controller {name}", "", None
         found.append(
             Process(

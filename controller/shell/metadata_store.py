@@ -219,7 +219,7 @@ class ClusterStore:
             await self._load_cluster_rows()
             await self._load_security()
             await self._load_topics()
-        except (msgspec.MsgspecError, ValueError) as error:
+        except ValueError as error:
             raise MetadataCorrupt(f"cluster {self.cluster!r}: {error}") from error
         return True
 
@@ -255,7 +255,7 @@ class ClusterStore:
         try:
             check_level(self.cluster, node.data)
             self._entities[path] = (*read_row(path, node.data, LevelRecord), node.version)
-        except msgspec.MsgspecError as error:
+        except ValueError as error:
             raise MetadataCorrupt(f"cluster {self.cluster!r}: {error}") from error
 
     async def _load_cluster_rows(self) -> None:

@@ -221,7 +221,7 @@ class _LeveledRow(msgspec.Struct):
 
 def decode_level(data: bytes) -> Level:
     """Return the level of a level's row: the part of it that each release can read. Raise
-    msgspec.MsgspecError."""
+    ValueError."""
     return msgspec.json.decode(data, type=_LeveledRow).level
 
 

@@ -95,7 +95,7 @@ class Reply:
         """Return the parsed body; raise Unreachable for another form, which is not a controller's."""
         try:
             return msgspec.json.decode(self.body, type=kind)
-        except msgspec.DecodeError as error:
+        except ValueError as error:
             shown = self.body[:60].decode("utf-8", "replace")
             raise Unreachable(f"what answered is no controller of Springtide: {shown!r}") from error
 

@@ -22,7 +22,7 @@ def problem_of(body: bytes) -> Mapping[str, Any]:
     """Return the document; an empty one if the answer is not the API's but, for example, a proxy's page."""
     try:
         document = msgspec.json.decode(body)
-    except msgspec.DecodeError:
+    except ValueError:
         return {}
     return document if isinstance(document, Mapping) else {}
 

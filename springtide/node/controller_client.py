@@ -236,7 +236,7 @@ class ControllerClient:
                 )
             except NotUnderstood as error:
                 answer, not_understood = None, error
-            except (httpx.HTTPError, msgspec.MsgspecError, ControllerUnavailable) as error:
+            except (httpx.HTTPError, ValueError, ControllerUnavailable) as error:
                 answer = None
                 reason = f"{url}: {_explain(error, url)}"
                 if not is_repeatable and not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):

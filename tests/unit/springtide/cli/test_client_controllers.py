@@ -175,7 +175,7 @@ def test_not_now_until_the_timeout_is_unreachable_and_says_why() -> None:
     assert f"--idempotency-key {ran.keys[0]}" in ran.err
 
 
-@pytest.mark.parametrize("body", [b"<html>", b"[]", b'{"items": 3}', b""])
+@pytest.mark.parametrize("body", [b"<html>", b"[]", b'{"items": 3}', b"", b'{"\xff": 1}'])
 def test_whoever_is_no_controller_is_told_apart(body: bytes) -> None:
     ran = run(in_turn(httpx.Response(200, content=body)), "topics", "list")
     assert ran.status == 3

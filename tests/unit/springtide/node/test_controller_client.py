@@ -178,8 +178,13 @@ def test_a_higher_epoch_is_remembered() -> None:
 
 @pytest.mark.parametrize(
     "bad",
-    [lambda: httpx.Response(500), lambda: httpx.Response(200, content=b"not json"), refuse],
-    ids=["500", "not json", "refused"],
+    [
+        lambda: httpx.Response(500),
+        lambda: httpx.Response(200, content=b"not json"),
+        lambda: httpx.Response(200, content=b'{"error": "\xff"}'),
+        refuse,
+    ],
+    ids=["500", "not json", "no UTF-8", "refused"],
 )
 def test_when_nobody_answers_the_outcome_is_unknown(bad: Callable[[], httpx.Response]) -> None:
     outcome, asked, _ = ask({ONE: bad, TWO: bad}, (ONE, TWO))
