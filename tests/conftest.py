@@ -65,14 +65,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture(autouse=True)
 def logging_as_before() -> Iterator[None]:
     """Undo what a command that ran in this process did to logging: later tests would log to a closed
-    stream, each of their log lines would be a traceback, and a quiet library would stay quiet for them."""
+    stream, each of their log lines would be a traceback, and a quiet library would stay quiet for them. One
+    handler catches the lines of all tests: what a test formats with, others would read."""
     root = logging.getLogger()
-    handlers, excepthook = list(root.handlers), sys.excepthook
+    handlers, excepthook = [(handler, handler.formatter) for handler in root.handlers], sys.excepthook
     levels = [(logger, logger.level) for logger in map(logging.getLogger, (None, *QUIET_LIBRARIES))]
     yield
     for logger, level in levels:
         logger.setLevel(level)
-    root.handlers[:] = handlers
+    root.handlers[:] = [handler for handler, _ in handlers]
+    for handler, formatter in handlers:
+        handler.setFormatter(formatter)
     sys.excepthook = excepthook
     logging.captureWarnings(False)
 
