@@ -27,7 +27,7 @@ JAVA_ROWS = (
 )
 """A JVM each."""
 COORDINATORS = 2
-OF_CONSUMER_PROTOCOL = ("share", "resume", "static")
+OF_CONSUMER_PROTOCOL = ("share", "mixed", "resume", "static")
 NOT_IN_THEM = {
     *((client, row) for client in PYTHON_CLIENTS for row in ("streams", "kafka-connect")),
     *((client, f"txn-{verb}") for client in ("librdkafka", "aiokafka") for verb in ("list", "describe")),

@@ -46,16 +46,15 @@ def test_rp_26_2_5_a_producer_goes_on_through_topics_that_are_made_again(
     stopped."""
     topic, bootstrap = make_topic("again"), running_cluster.bootstrap_servers
     body = {"cluster": running_cluster.name, "name": topic, "partitions": 1, "replication_factor": 3}
+    path = f"/clusters/{running_cluster.name}/topics/{topic}"
     refused: list[KafkaError | None] = []
     told: list[set[tuple[uuid.UUID, int, int]]] = []
     producer = Producer({"bootstrap.servers": bootstrap})
     with desks_of(bootstrap) as desks:
         for turn in range(TURNS):
-            if turn:
-                path = f"/clusters/{running_cluster.name}/topics/{topic}"
-                running_cluster.rest.delete(path).raise_for_status()
-                made = running_cluster.rest.post("/topics", json=body | {"wait_ms": 30_000})
-                assert made.status_code == 201
+            running_cluster.rest.delete(path).raise_for_status()
+            made = running_cluster.rest.post("/topics", json=body | {"wait_ms": 30_000})
+            assert made.status_code == 201
             found = [told_of(desk, topic) for desk in desks]
             told.append({(one.topic_id, one.error_code, one.partitions[0].leader_id) for one in found})
             for number in range(3 * turn, 3 * turn + 3):
