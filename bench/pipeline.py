@@ -1,9 +1,11 @@
-"""The source and the sink under Spark: `python -m bench pipeline read|write [--quick]`.
+"""The source and the sink under Spark: `python -m bench pipeline read|write|lengths [--quick]`.
 
 read       topics to Spark's `noop` sink: 100 B and 1 KB, without a codec, lz4 and zstd, with one task and
            with two at a time. With two, beside Spark's Kafka source by default and tuned for throughput.
 write      rows that the JVM makes to a topic of three replicas, acks=all: exactly once and at least once, and
            Spark's Kafka sink, which is at least once, by default and tuned.
+lengths    writes of small rows that take 1, 5, 30 and 120 seconds, beside Spark's Kafka sink, tuned: a job has
+           a part that does not grow with its rows.
 
 Spark's Kafka connector is compared with where `make connector` could get it. All sides run in one session, so
 the JVM is equally warm; they take turns, and the figure is the median of the rounds after one that does not
@@ -28,7 +30,7 @@ from tests.pipeline_proof.part import Part, proving
 
 OFFICIAL_RATIO_MIN = 1.0
 WRITE_RATIO_MIN = 0.8
-ROW = {"read": 2, "write": 4}
+ROW = {"read": 2, "write": 4, "lengths": 4}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -38,7 +40,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--only",
         default="",
         metavar="WORDS",
-        help="rows whose names begin so: '1000 none' of read; 1000 of write",
+        help="rows whose names begin so: '1000 none' of read; 1000 of write; 30 of lengths",
     )
     add_output(parser, "pipeline-bench")
 
@@ -113,4 +115,18 @@ def _write(
     return lines
 
 
-RUNS = {"read": _read, "write": _write}
+def _lengths(
+    side: SparkSide, part: Part, only: str, *, is_quick: bool, has_connector: bool
+) -> list[dict[str, Any]]:
+    lines = []
+    print(throughput.LENGTH_HEADINGS)
+    for line in throughput.lengths(side, only, is_quick=is_quick, has_connector=has_connector):
+        print(f"{line.wall_s:4.1f} s  {line}", flush=True)
+        lines.append(line._asdict())
+        what = "Mrec/s" if line.side == throughput.OURS else f"times {line.side}"
+        figure = line.rate if line.side == throughput.OURS else line.ratio
+        part.figures[f"{line.records:,} rows, {what}"] = round(figure, 3)
+    return lines
+
+
+RUNS = {"read": _read, "write": _write, "lengths": _lengths}

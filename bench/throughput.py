@@ -24,6 +24,10 @@ SMALL_BYTES, LARGE_BYTES = 100, 1000
 CODECS = (Compression.NONE, Compression.LZ4, Compression.ZSTD)
 READ_BYTES = {SMALL_BYTES: 200_000_000, LARGE_BYTES: 400_000_000}
 WRITE_BYTES = {SMALL_BYTES: 60_000_000, LARGE_BYTES: 300_000_000}
+LENGTHS = {1: 9, 5: 5, 30: 3, 120: 1}
+"""Seconds that a write takes, more or less, and in how many rounds."""
+ROWS_A_SECOND = 600_000
+"""Of 100 bytes, on two cores."""
 QUICK = 10
 """So much less of everything under --quick."""
 ROUNDS, ROUNDS_QUICK = 7, 1
@@ -46,6 +50,7 @@ _HEADINGS = (
 )
 READ_HEADINGS = f"record  codec  tasks  {_HEADINGS}"
 WRITE_HEADINGS = f"record  {_HEADINGS}"
+LENGTH_HEADINGS = f"   job  {WRITE_HEADINGS}"
 
 Run = Callable[[], float | None]
 """What is measured; returns the seconds that count, unless they are all that it took."""
@@ -201,6 +206,23 @@ def write(side: SparkSide, only: str, *, is_quick: bool, has_connector: bool) ->
             )
         for which, spent, ratio, cpu in _compare(side, runs, rounds):
             yield Line(record_bytes, which, records, records * record_bytes, *spent, ratio, cpu)
+
+
+def lengths(side: SparkSide, only: str, *, is_quick: bool, has_connector: bool) -> Iterator[Line]:
+    """Yield what writes of some lengths take, of those alone whose seconds are `only` unless it is empty: in
+    each there is a part that does not grow with the rows."""
+    for seconds, rounds in LENGTHS.items():
+        if only not in ("", str(seconds)):
+            continue
+        records = ROWS_A_SECOND * seconds // (QUICK if is_quick else 1)
+        frame = _made_rows(side, SMALL_BYTES, records)
+        runs = {OURS: _writing(side, frame, f"long-{seconds}", records, delivery="exactly-once")}
+        if has_connector:
+            runs[TUNED] = _writing(
+                side, frame, f"tuned-{seconds}", records, format_name=FORMAT, **WRITE_TUNING
+            )
+        for which, spent, ratio, cpu in _compare(side, runs, 1 if is_quick else rounds):
+            yield Line(SMALL_BYTES, which, records, records * SMALL_BYTES, *spent, ratio, cpu)
 
 
 def _made_rows(side: SparkSide, record_bytes: int, records: int) -> Any:
