@@ -4,8 +4,8 @@ read       topics to Spark's `noop` sink: 100 B and 1 KB, without a codec, lz4 a
            with two at a time. With two, beside Spark's Kafka source by default and tuned for throughput.
 write      rows that the JVM makes to a topic of three replicas, acks=all: exactly once and at least once, and
            Spark's Kafka sink, which is at least once, by default and tuned.
-lengths    writes of small rows that take 1, 5, 30 and 120 seconds, beside Spark's Kafka sink, tuned: a job has
-           a part that does not grow with its rows.
+lengths    writes of small rows that take 1, 5, 30 and 120 seconds, beside Spark's Kafka sink, tuned: a part
+           of each job does not grow with its rows.
 
 Spark's Kafka connector is compared with where `make connector` could get it. All sides run in one session, so
 the JVM is equally warm; they take turns, and the figure is the median of the rounds after one that does not

@@ -458,6 +458,6 @@ def decode_progress(encoded: bytes) -> dict[PartitionKey, ScrubProgress]:
     """Empty if it can't be read: everything is read again then, which costs time and nothing else."""
     try:
         rows = msgspec.json.decode(encoded, type=list[tuple[str, int, ScrubProgress]])
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except ValueError:
         return {}
     return {(topic_id, partition): at for topic_id, partition, at in rows}

@@ -50,7 +50,7 @@ def read_note(disk: Disk, directory: str) -> SetAsideNote | None:
         return None
     try:
         return msgspec.json.decode(encoded, type=SetAsideNote)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except ValueError:
         return None
 
 

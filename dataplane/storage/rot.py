@@ -236,7 +236,7 @@ def read_rotten(disk: Disk, directory: str) -> tuple[Hole, ...]:
         return ()
     try:
         found = msgspec.json.decode(encoded, type=tuple[Hole, ...])
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise CorruptLog(f"{directory}/{ROTTEN_FILE}: {error}") from error
     if all(each.base_offset >= 0 and each.reason != CHECKSUM for each in found):
         return found

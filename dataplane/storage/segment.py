@@ -53,11 +53,22 @@ def index_path(directory: str, base_offset: int) -> str:
     return f"{directory}/{base_offset:020d}.index"
 
 
+def segment_paths(directory: str, base_offset: int) -> tuple[str, ...]:
+    """Return the paths of a segment's files, its log first. Not every segment has all of the others."""
+    aborted = aborted_path(directory, base_offset)
+    return (
+        log_path(directory, base_offset),
+        index_path(directory, base_offset),
+        aborted,
+        guard_path(aborted),
+    )
+
+
 def unlink_segment(disk: Disk, directory: str, base_offset: int) -> None:
     """Unlink a segment's files. Durable after the next fsync of the directory."""
-    disk.unlink(log_path(directory, base_offset))
-    aborted = aborted_path(directory, base_offset)
-    for path in (index_path(directory, base_offset), aborted, guard_path(aborted)):
+    log, *others = segment_paths(directory, base_offset)
+    disk.unlink(log)
+    for path in others:
         if disk.exists(path):
             disk.unlink(path)
 

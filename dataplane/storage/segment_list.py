@@ -21,12 +21,12 @@ import msgspec
 
 from dataplane.core.producer_state import ProducerStates
 from dataplane.core.transactions import AbortedEntry, marker_in
-from dataplane.storage.aborted_index import TornAbortedIndex, aborted_path, guard_path
+from dataplane.storage.aborted_index import TornAbortedIndex, aborted_path
 from dataplane.storage.disk import Disk, fsync_file, set_to_be_unlinked
 from dataplane.storage.index import new_index
 from dataplane.storage.manifest import CompactionManifest, remove_manifest, take_places, write_manifest
 from dataplane.storage.reads import segment_index
-from dataplane.storage.segment import Segment, create_segment, index_path, log_path, unlink_segment
+from dataplane.storage.segment import Segment, create_segment, index_path, segment_paths, unlink_segment
 from dataplane.storage.snapshots import ProducerSnapshots
 
 
@@ -249,12 +249,7 @@ class SegmentList:
         gone, kept = self.all[:count], self.all[count:]
         detached: list[str] = []
         for segment in gone:
-            for path in (
-                log_path(self._directory, segment.base_offset),
-                index_path(self._directory, segment.base_offset),
-                aborted_path(self._directory, segment.base_offset),
-                guard_path(aborted_path(self._directory, segment.base_offset)),
-            ):
+            for path in segment_paths(self._directory, segment.base_offset):
                 if self._disk.exists(path):
                     detached.append(set_to_be_unlinked(self._disk, path))
         detached += self.snapshots.detach_before(kept[0].base_offset)
