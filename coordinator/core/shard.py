@@ -430,13 +430,15 @@ class ShardRuntime:
             self._effects.append(SetTimer(timer.key, timer.at_ms))
         self._effects += map(Ask, outcome.asks)
 
-    def _prove(self, replies: Iterable[RequestReply], work: Hashable = None) -> None:
+    def _prove(
+        self, replies: Iterable[RequestReply], work: Hashable = None, *, are_committed: bool = False
+    ) -> None:
         """Let replies wait for a record that is written from now on. What is in flight proves nothing: it may
         have been committed before another opened the shard."""
         assert self._writer is not None
         if not self._writer.has_waiting:
             self._writer.add((opening_record(self._nonce),))
-        self._writer.add_replies(replies, work)
+        self._writer.add_replies(replies, work, are_committed=are_committed)
 
     def _answer(self, token: int, answer: object) -> None:
         self._effects.append(AnswerRequest(token, answer))
@@ -450,11 +452,12 @@ class ShardRuntime:
             self._pause_ms = SEND_AGAIN_MS[0]
             if self.phase is ShardPhase.SERVING:
                 self.machine.committed(batch.next_offset)
+            replies = batch.proves + batch.replies
             is_late = self._now_ms - batch.sent_ms >= LATE_MS and not self._is_current(self._now_ms)
-            if is_late and batch.replies and self.phase is ShardPhase.SERVING:
-                self._prove(batch.replies)
+            if is_late and replies and self.phase is ShardPhase.SERVING:
+                self._prove(replies, are_committed=True)
             else:
-                for reply in batch.replies:
+                for reply in replies:
                     self._answer(reply.token, reply.message)
             if self.phase is ShardPhase.SERVING:
                 for work in batch.works:
@@ -490,6 +493,8 @@ class ShardRuntime:
         error = refused[0].refusal
         self.machine.undo(refused[0].first_offset)
         for batch in refused:
+            for reply in batch.proves:  # what they tell of is there
+                self._answer(reply.token, ErrorCode.COORDINATOR_NOT_AVAILABLE)
             for reply in batch.replies:
                 self._answer(reply.token, error)
         for batch in refused:
@@ -530,7 +535,9 @@ class ShardRuntime:
         tokens = self.machine.closed() if self.phase is ShardPhase.SERVING else ()
         self.phase = ShardPhase.CLOSED
         assert self._writer is not None
-        replies = [reply.token for batch in self._writer.take_back() for reply in batch.replies]
+        replies = [
+            reply.token for batch in self._writer.take_back() for reply in batch.proves + batch.replies
+        ]
         self._writer = None
         for token in (*tokens, *replies):
             self._answer(token, ErrorCode.NOT_COORDINATOR)

@@ -54,13 +54,14 @@ _FENCED = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED
 @dataclass(slots=True, eq=False)
 class PendingBatch:
     """One batch from its making until it is known. first_offset: of its first record, as the machine was
-    told. sent_ms: monotonic, when it was sent first. was_first: nothing was in flight before it when it was
-    last sent."""
+    told. proves: replies to what was committed before it. sent_ms: monotonic, when it was sent first.
+    was_first: nothing was in flight before it when it was last sent."""
 
     first_offset: int
     records: list[ShardRecord]
     size_bytes: int
     replies: list[RequestReply] = field(default_factory=list)
+    proves: list[RequestReply] = field(default_factory=list)
     works: list[Hashable] = field(default_factory=list)
     base_sequence: int = -1
     data: bytes = b""
@@ -153,10 +154,15 @@ class ShardWriter:
             self.next_offset += 1
         self.add_replies(replies, work)
 
-    def add_replies(self, replies: Iterable[RequestReply], work: Hashable = None) -> None:
+    def add_replies(
+        self, replies: Iterable[RequestReply], work: Hashable = None, *, are_committed: bool = False
+    ) -> None:
         """Take replies that wait for all that is under way, which must be something, and their work."""
         last = (self._waiting or self._in_flight)[-1]
-        last.replies += replies
+        if are_committed:
+            last.proves += replies
+        else:
+            last.replies += replies
         if work is not None:
             last.works.append(work)
 

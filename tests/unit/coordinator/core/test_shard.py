@@ -552,6 +552,22 @@ def test_without_the_lease_a_late_answer_goes_on_where_no_other_has_opened_the_s
     assert desk.answers == {1: Counted(1)}
 
 
+def test_what_was_committed_is_not_told_as_refused_when_the_record_behind_it_is(
+    desk: ShardDesk, log: FencedLog
+) -> None:
+    """A client that is told of a refusal may make its step once more (simulation, seed 20261652)."""
+    desk.is_holding = True
+    desk.increment(1)
+    append = desk.held.pop()
+    answer = BatchAnswered(append.attempt, *log.append(append.batch))
+    desk.is_current = False
+    desk.now_ms += LATE_MS
+    desk.step(answer)
+    desk.step(BatchAnswered(desk.held.pop().attempt, ErrorCode.NOT_ENOUGH_REPLICAS))
+    assert desk.answers == {1: ErrorCode.COORDINATOR_NOT_AVAILABLE}
+    assert live(desk)[b"counter"] == b"1"
+
+
 def test_without_the_lease_a_step_that_tells_nothing_writes_nothing(desk: ShardDesk, log: FencedLog) -> None:
     desk.is_current = False
     before = len(log.batches)
