@@ -99,12 +99,14 @@ class SparkSide:
         return self.cluster.bootstrap_servers
 
     def spent(self) -> Spent:
-        """A worker that has ended counts with the process that forked it."""
+        """A worker that has ended counts with the process that forked it, or, like the Pythons that plan, as
+        a child of the JVM's."""
+        jvm_s, ended_s = _seconds(self._jvm)
         workers = [sum(_seconds(child)) for child in self._jvm.children(recursive=True)]
         return Spent(
             time.perf_counter(),
-            sum(_seconds(self._jvm)[:1]),
-            sum(workers),
+            jvm_s,
+            ended_s + sum(workers),
             sum(sum(_seconds(broker)) for broker in self._brokers),
         )
 
