@@ -18,7 +18,6 @@ import msgspec
 from dataplane.core.fetch import ConsumerFetch, ReplicaFetch
 from dataplane.core.fetch_session import (
     FINAL_EPOCH,
-    NO_SESSION,
     AskedPartition,
     FetchPosition,
     FetchSession,
@@ -107,7 +106,7 @@ def handle(context: BrokerContext, request: Request) -> None:
         ),
         now_ms=now_ms,
     )
-    if isinstance(opened, FetchSession) and not uses_topic_ids and opened.session_id != NO_SESSION:
+    if isinstance(opened, FetchSession) and not uses_topic_ids:
         opened = _with_names(context, opened, message)
     if isinstance(opened, ErrorCode):
         request.note_errors((opened,))
@@ -223,7 +222,7 @@ def evaluate(
                 max_bytes=max_bytes,
                 at_least_one=at_least_one,
             )
-        return FetchResult(error=_error_of_unhosted(context, topic_id, partition))
+        return FetchResult(error=_error_of_unhosted(context, session, topic_id, partition))
     if session.is_replica:
         learners = context.table.served_learners
         if learners.bucket is not None:
@@ -285,14 +284,18 @@ def applied_round(hosted: HostedPartition) -> AppliedRound | None:
     return AppliedRound(offset, rounds.reaches, max(rounds.floor, rounds.floor_known))
 
 
-def _error_of_unhosted(context: BrokerContext, topic_id: str, partition: int) -> ErrorCode:
+def _error_of_unhosted(
+    context: BrokerContext, session: FetchSession, topic_id: str, partition: int
+) -> ErrorCode:
     if topic_id.startswith(NAME_PREFIX):
         if not is_legal_topic_name(topic_id[len(NAME_PREFIX) :]):
             return ErrorCode.INVALID_TOPIC_EXCEPTION
         if context.is_view_complete():
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
-    return error_of_unhosted_id(context, topic_id, partition)
+    error = error_of_unhosted_id(context, topic_id, partition)
+    is_unknown_id = error is ErrorCode.UNKNOWN_TOPIC_ID and not session.uses_topic_ids
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_unknown_id else error
 
 
 def respond(
@@ -350,7 +353,7 @@ def _encode_partition(
 ) -> FetchedPartition:
     key = answer.followed.key
     result = answer.result
-    topic = _wire_topic(context, key, uses_topic_ids=session.uses_topic_ids)
+    topic = _wire_topic(context, session, key[0])
     if result.error is not ErrorCode.NONE:
         context.counters.failed_fetch_requests += 1
         request.note_errors((result.error,))
@@ -383,15 +386,16 @@ def _encode_partition(
     )
 
 
-def _wire_topic(context: BrokerContext, key: PartitionKey, *, uses_topic_ids: bool) -> Topic:
-    topic_id = key[0]
-    if uses_topic_ids:
+def _wire_topic(context: BrokerContext, session: FetchSession, topic_id: str) -> Topic:
+    if session.uses_topic_ids:
         return topic_id_bytes(topic_id)
     if topic_id.startswith(NAME_PREFIX):
         return topic_id[len(NAME_PREFIX) :]
     known = context.view.topic_by_id(topic_id)
-    # A topic deleted while the session followed it: no topic has the name that the client asked for.
-    return "" if known is None else known.topic
+    if known is not None:
+        return known.topic
+    # Deleted since the client asked for it.
+    return next((name for name, one in session.names.items() if one == topic_id), "")
 
 
 def _count(context: BrokerContext, key: PartitionKey, session: FetchSession, size_bytes: int) -> None:

@@ -10,6 +10,8 @@ had no coordinators, while they asked for metadata every few seconds:
   for nodes only, before it looks there.
 - Java's consumer needs none; its administration describes no group: "timed out waiting for a node".
 - aiokafka 0.14 never joins. Where a pattern says what it reads, it asks for all topics only.
+- kafka-go 0.4's members need none; its Client asks for all topics, and fails each call for a group: "broker
+  not available".
 
 Tools, also those made with these libraries, ask for all topics: `kcat -L`, list_topics(), KafkaJS'
 administration, kafka_exporter. So do members that read by pattern, and Sarama's now and then, but mostly over
@@ -30,9 +32,10 @@ from typing import Final
 NEVER: Final = frozenset({"kafka-python"})
 """Software, as it names itself, that keeps the address that FindCoordinator tells. Its administration asks
 for nodes only, as others' members do."""
-AIOKAFKA_VERSION_MAX: Final = 5
-"""The newest version of Metadata that aiokafka knows, which does not name itself. Others that do not ask in
-newer ones: KafkaJS in 6, franz-go in 13, old Sarama by the release of Kafka that it is set to."""
+UNNAMED_VERSIONS: Final = frozenset({*range(6), 8})
+"""Versions of Metadata that clients ask in which do not name themselves, but look coordinators up among all
+topics' nodes: aiokafka up to 5, kafka-go in 8, as does Java's administration before 2.4. Others that do not
+ask in others: KafkaJS in 6, franz-go in 13, old Sarama by the release of Kafka that it is set to."""
 
 RDKAFKA: Final = re.compile(r"-rdkafka-(\d+)\.(\d+)")
 """In the version that a binding of librdkafka gives, after its own."""
@@ -50,7 +53,7 @@ def are_listed(
     """
     if software.partition(" ")[0] in NEVER:
         return False
-    if software == unknown and api_version <= AIOKAFKA_VERSION_MAX:
+    if software == unknown and api_version in UNNAMED_VERSIONS:
         return True
     return may_be_members or not all_topics or _is_forgetful_binding(software)
 

@@ -128,12 +128,18 @@ def _failed(error: ErrorCode, name: str | None, topic_id: UUID | None) -> Metada
 def _topic(
     view: ClusterView, topic: TopicState, request: Request, message: MetadataRequest
 ) -> MetadataResponseTopic:
-    states = view.partitions_of(topic.topic_id)
+    """Return a topic with its partitions; without them while it is being made. kafka-go dials a partition
+    without a leader at no address, and asks again after an error of the topic."""
+    states, topic_id = view.partitions_of(topic.topic_id), topic_id_uuid(topic.topic_id)
+    partitions = [_partition(view, states[number], request.now_ms) for number in sorted(states)]
+    are_unmade = ((topic.topic_id, number) in view.unmade for number in states)
+    if any(are_unmade) and all(one.leader_id == NO_LEADER for one in partitions):
+        return _failed(ErrorCode.LEADER_NOT_AVAILABLE, topic.topic, topic_id)
     return MetadataResponseTopic(
         name=topic.topic,
-        topic_id=topic_id_uuid(topic.topic_id),
+        topic_id=topic_id,
         is_internal=topic.topic in INTERNAL_TOPICS,
-        partitions=tuple(_partition(view, states[number], request.now_ms) for number in sorted(states)),
+        partitions=tuple(partitions),
         topic_authorized_operations=authorized_operations.of_topic(request, message, topic.topic),
     )
 

@@ -1,7 +1,8 @@
 """UpdateFeatures: refused in words, except where nothing is to be done (KIP-584, KIP-1022).
 
 The one feature that can be finalized is the cluster's level. That can't be undone and takes the role admin,
-which no Kafka client has: the controller is not asked.
+which no Kafka client has: the controller is not asked. All updates of a request have one outcome, the first
+that is refused, in each version, as in Kafka 4. Sarama looks at nothing else.
 """
 
 from __future__ import annotations
@@ -20,9 +21,6 @@ from springtide.wire.messages import (
     UpdateFeaturesUpdatableFeatureResult,
 )
 
-WHOLE_SINCE = 2
-"""From this version on all updates of a request have one outcome: the first that is refused."""
-
 
 def handle(context: NodeContext, request: Request, message: UpdateFeaturesRequest) -> None:
     refused = refusal_of_client(request, Operation.ALTER)
@@ -32,20 +30,13 @@ def handle(context: NodeContext, request: Request, message: UpdateFeaturesReques
         request.reply(UpdateFeaturesResponse(error_code=code_of(refused), error_message=message_of(refused)))
         return
     outcomes = [_outcome(context, update) for update in message.feature_updates]
-    failed = next((outcome for outcome in outcomes if outcome.error_code), AdminOutcome())
-    is_whole = request.api_version >= WHOLE_SINCE
-    request.reply(
-        UpdateFeaturesResponse(
-            error_code=code_of(failed) if is_whole else ErrorCode.NONE,
-            error_message=message_of(failed) if is_whole else None,
-            results=tuple(
-                UpdateFeaturesUpdatableFeatureResult(
-                    feature=update.feature, error_code=code_of(outcome), error_message=message_of(outcome)
-                )
-                for update, outcome in zip(message.feature_updates, outcomes, strict=True)
-            ),
-        )
-    )
+    if failed := next((outcome for outcome in outcomes if outcome.error_code), None):
+        request.reply(UpdateFeaturesResponse(error_code=code_of(failed), error_message=message_of(failed)))
+        return
+    done = [
+        UpdateFeaturesUpdatableFeatureResult(feature=update.feature) for update in message.feature_updates
+    ]
+    request.reply(UpdateFeaturesResponse(results=tuple(done)))
 
 
 def _outcome(context: NodeContext, update: UpdateFeaturesFeatureUpdateKey) -> AdminOutcome:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 import trio
 
 from springtide.wire.apis import ApiKey
@@ -17,17 +18,20 @@ from tests.kit.dataplane.cluster_in_process import ClusterInProcess, cluster_in_
 from tests.kit.dataplane.raw import Raw, connected
 
 
-async def fetch(raw: Raw, session_id: int, epoch: int, *topics: str) -> Any:
-    """Return the answer to a fetch of the topics' first partitions from their beginning."""
+async def fetch(
+    raw: Raw, session_id: int, epoch: int, *topics: str, offset: int = 0, wait_ms: int = 0
+) -> Any:
+    """Return the answer to a fetch of the topics' first partitions."""
     partition = {
         "partition": 0,
         "current_leader_epoch": -1,
-        "fetch_offset": 0,
+        "fetch_offset": offset,
         "last_fetched_epoch": -1,
         "partition_max_bytes": 1 << 20,
     }
     fields: dict[str, object] = {
         "replica_id": -1,
+        "max_wait_ms": wait_ms,
         "session_id": session_id,
         "session_epoch": epoch,
         "min_bytes": 1,
@@ -77,5 +81,31 @@ def test_a_session_goes_on_to_what_its_names_stand_for(tmp_path: Path) -> None:
                 last = await fetch(raw, 0, 0, "old", "new")
                 assert told(last)["old"] == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, False)
                 assert told(await fetch(raw, last.session_id, 1))["new"] == (ErrorCode.NONE, True)
+
+    trio.run(run)
+
+
+@pytest.mark.parametrize("has_session", [False, True])
+def test_what_waits_at_the_end_of_a_topic_is_told_by_its_name_that_it_is_deleted(
+    tmp_path: Path, *, has_session: bool
+) -> None:
+    """It was told of an unknown topic id, of a topic without a name (found by kafka-go's own tests)."""
+
+    async def run() -> None:
+        async with cluster_in_process(tmp_path) as cluster:
+            await cluster.form(1)
+            await fill(cluster, "old")
+            async with connected(cluster.brokers[1].port) as raw, trio.open_nursery() as nursery:
+                session = 0, -1
+                if has_session:  # whose first answer is not waited for
+                    session = (await fetch(raw, 0, 0, "old", offset=1)).session_id, 1
+
+                @nursery.start_soon
+                async def wait() -> None:
+                    answer = await fetch(raw, *session, "old", offset=1, wait_ms=30_000)
+                    assert told(answer) == {"old": (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, False)}
+
+                await trio.sleep(0.2)
+                cluster.controller.delete_topic("old")
 
     trio.run(run)

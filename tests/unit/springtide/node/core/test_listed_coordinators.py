@@ -20,7 +20,7 @@ LIBRDKAFKA, OLD_BINDING = "librdkafka 2.16.0", "confluent-kafka-python 2.8.0-rdk
 BINDING, NAMED_AS_PLAIN = "confluent-kafka-python 2.16.1-rdkafka-2.16.0", "librdkafka 2.16.1-rdkafka-2.16.0"
 SARAMA, FRANZ, PLATFORMATIC = "sarama v1.61.1", "kgo v1.22.2", "platformatic-kafka 1.35.0"
 NONE = "unknown"
-AIOKAFKA, KAFKAJS, UNNAMED_FRANZ = 5, 6, 13
+AIOKAFKA, KAFKAJS, OTHER_UNNAMED, KAFKA_GO, UNNAMED_FRANZ = 5, 6, 7, 8, 13
 """Versions of Metadata that clients ask in which do not name themselves."""
 NAMED, ALL, NODES = [{"name": "t", "topic_id": None}], None, list[Any]()
 
@@ -61,6 +61,7 @@ def test_who_keeps_the_coordinators_address_never_finds_one_there(
         (FRANZ, 13),
         (PLATFORMATIC, 12),
         (NONE, KAFKAJS),
+        (NONE, OTHER_UNNAMED),
         (NONE, UNNAMED_FRANZ),
     ],
 )
@@ -80,8 +81,9 @@ def test_bindings_of_a_librdkafka_that_forgets_nodes_find_them_always(software: 
 
 
 @pytest.mark.parametrize("topics", [NAMED, ALL, NODES])
-def test_aiokafka_finds_them_always(topics: Any) -> None:
-    assert nodes(NONE, AIOKAFKA, topics) == [1, 1001]
+@pytest.mark.parametrize("version", [AIOKAFKA, KAFKA_GO])
+def test_aiokafka_and_kafka_go_find_them_always(topics: Any, version: int) -> None:
+    assert nodes(NONE, version, topics) == [1, 1001]
 
 
 def test_in_version_0_an_empty_list_asks_for_all_topics() -> None:

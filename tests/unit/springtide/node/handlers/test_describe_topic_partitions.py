@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,8 +21,10 @@ PARTITIONS = {"alpha": 3, "beta": 2}
 Cursor = tuple[str, int]
 
 
-def cluster_view(partitions: Mapping[str, int] = PARTITIONS) -> ClusterView:
-    view = ClusterView()
+def cluster_view(
+    partitions: Mapping[str, int] = PARTITIONS, *, unmade: Collection[tuple[str, int]] = ()
+) -> ClusterView:
+    view = ClusterView(unmade=unmade)
     topics, states = [], []
     for letter, (name, count) in zip("AB", partitions.items(), strict=True):
         topic_id = letter * 22
@@ -110,6 +112,21 @@ def test_all_topics_are_told_page_by_page_each_partition_once(limit: int) -> Non
         if cursor is None:
             break
     assert told == [(name, number) for name, count in PARTITIONS.items() for number in range(count)]
+
+
+def test_metadata_has_a_topic_without_partitions_until_one_of_them_leads() -> None:
+    """kafka-go takes a partition without a leader for one at no address, and ends."""
+
+    def told(*unmade: int) -> tuple[int, list[int]]:
+        view = cluster_view(unmade={("A" * 22, number) for number in unmade})
+        context = SimpleNamespace(view=view, is_view_complete=lambda: True)
+        asked = {"topics": [{"name": "alpha", "topic_id": None}], "allow_auto_topic_creation": False}
+        (topic,) = answer_of(metadata.handle, ApiKey.METADATA, 6, asked, context=context).topics
+        return topic.error_code, [one.leader_id for one in topic.partitions]
+
+    assert told() == (ErrorCode.NONE, [1, 1, 1])
+    assert told(1) == (ErrorCode.NONE, [1, -1, 1])
+    assert told(0, 1, 2) == (ErrorCode.LEADER_NOT_AVAILABLE, [])
 
 
 def test_a_topic_that_is_not_there_fails_alone() -> None:
