@@ -11,6 +11,7 @@ member of the cluster.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import cast
 
 import msgspec
@@ -87,6 +88,10 @@ def handle(context: BrokerContext, request: Request) -> None:
     uses_topic_ids = request.api_version >= TOPIC_ID_SINCE
     fetches = context.fetches
     bytes_min = 0 if message.replica_id >= 0 else PARTITION_BYTES_MIN
+    partitions = [
+        AskedPartition((_topic_key(context, one.topic), one.partition), _position(one, bytes_min), one.mark)
+        for one in message.partitions
+    ]
     forgotten = [(_topic_key(context, topic), partition) for topic, partition in message.forgotten]
     opened = fetches.sessions.open(
         SessionRequest(
@@ -95,19 +100,16 @@ def handle(context: BrokerContext, request: Request) -> None:
             replica_id=message.replica_id,
             broker_epoch=BrokerEpoch(message.broker_epoch),
             uses_topic_ids=uses_topic_ids,
-            partitions=[
-                AskedPartition(
-                    (_topic_key(context, one.topic), one.partition), _position(one, bytes_min), one.mark
-                )
-                for one in message.partitions
-            ],
+            partitions=partitions,
             forgotten=forgotten,
             principal=connection.principal,
         ),
         now_ms=now_ms,
     )
     if isinstance(opened, FetchSession) and not uses_topic_ids:
-        opened = _with_names(context, opened, message)
+        asked = zip(message.partitions, partitions, strict=True)
+        names = {one.topic: found.key[0] for one, found in asked if isinstance(one.topic, str)}
+        opened = _with_names(context, opened, names)
     if isinstance(opened, ErrorCode):
         request.note_errors((opened,))
         request.reply_chunks(
@@ -161,14 +163,13 @@ def _position(asked: FetchPartition, bytes_min: int) -> FetchPosition:
 
 
 def _with_names(
-    context: BrokerContext, session: FetchSession, message: FetchRequest
+    context: BrokerContext, session: FetchSession, names: Mapping[str, str]
 ) -> FetchSession | ErrorCode:
     """Return the session with the names of the request, or end it: a topic was created, or deleted."""
     if any(_topic_key(context, name) != key for name, key in session.names.items()):
         context.fetches.sessions.close(session)
         return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-    named = {one.topic for one in message.partitions if isinstance(one.topic, str)}
-    session.note_names({name: _topic_key(context, name) for name in named})
+    session.note_names(names)
     return session
 
 

@@ -131,15 +131,16 @@ def _topic(
     """Return a topic with its partitions; without them while it is being made. kafka-go dials a partition
     without a leader at no address, and asks again after an error of the topic."""
     states, topic_id = view.partitions_of(topic.topic_id), topic_id_uuid(topic.topic_id)
-    partitions = [_partition(view, states[number], request.now_ms) for number in sorted(states)]
-    are_unmade = ((topic.topic_id, number) in view.unmade for number in states)
-    if any(are_unmade) and all(one.leader_id == NO_LEADER for one in partitions):
+    partitions = tuple(_partition(view, states[number], request.now_ms) for number in sorted(states))
+    if all(one.leader_id == NO_LEADER for one in partitions) and any(
+        (topic.topic_id, number) in view.unmade for number in states
+    ):
         return _failed(ErrorCode.LEADER_NOT_AVAILABLE, topic.topic, topic_id)
     return MetadataResponseTopic(
         name=topic.topic,
         topic_id=topic_id,
         is_internal=topic.topic in INTERNAL_TOPICS,
-        partitions=tuple(partitions),
+        partitions=partitions,
         topic_authorized_operations=authorized_operations.of_topic(request, message, topic.topic),
     )
 
