@@ -26,7 +26,7 @@ import pytest
 from tests.mutation.mutants import Mutant, mutated_code
 
 ROOT = Path(__file__).parents[2]
-TIMES_SLOWER, GRACE_S = 4.0, 10.0
+TIMES_SLOWER, GRACE_S = 4.0, 5.0
 """A child may take so many times what its tests took, and so many seconds more: then it hangs."""
 KILLED, SURVIVED, HANGS, UNSEEN = "killed", "survived", "hangs", "unseen"
 """unseen: no unit test executes the line. It counts as survived."""
