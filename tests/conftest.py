@@ -21,6 +21,7 @@ from hypothesis import HealthCheck, settings
 
 from localcluster.cluster import LocalCluster
 from springtide.log_lines import QUIET_LIBRARIES
+from tests.proof.plan import TURNS, of_turn
 
 pytest.register_assert_rewrite("tests.kit")
 
@@ -60,6 +61,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=int(os.environ.get("FRAMES", "100000")),
         help="bad frames in the long wire test (default: $FRAMES or 100000)",
     )
+    parser.addoption(
+        "--turn",
+        type=int,
+        choices=range(TURNS),
+        help="of the files with slow tests only a third: those whose turn it is (default: all)",
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    is_slow = [item.get_closest_marker("slow") is not None for item in items]
+    slow_files = sorted({item.path for item, slow in zip(items, is_slow, strict=True) if slow})
+    of_this = of_turn(slow_files, config.getoption("turn"))
+    left = [item for item, slow in zip(items, is_slow, strict=True) if slow and item.path not in of_this]
+    if left:
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if item not in left]
 
 
 @pytest.fixture(autouse=True)

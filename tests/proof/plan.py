@@ -28,9 +28,9 @@ ON_REAL_PROCESSES = {name: title for name, title in FAMILIES.items() if name not
 """What has a command of its own, with titles."""
 
 TURNS = 3
-"""A commit runs a third of the families, of the hunts for planted bugs, of the proofs of transactions and of
-the two longest ones on real processes, another one on each of three days: what they find seldom comes from
-one commit, and `make proof` runs all."""
+"""A commit runs a third of the families, of the hunts for planted bugs, of the proofs of transactions, of the
+two longest ones on real processes and of the slow tests, another one on each of three days: what they find
+seldom comes from one commit, and `make proof` and `make faults` run all."""
 
 WITH_LAST_RELEASE = {"family-mixed", "upgrade"}
 """Parts that need the last release's commit."""
@@ -52,7 +52,8 @@ class Step:
     minutes_max: it is ended, and has failed, when it takes longer: it hangs. In full, three times what two
     idle cores need: a busy machine is no failure.
     waits: most of its time goes by in pauses of its story, and no time that it measures is published: two
-    such steps run at a time.
+    such steps run at a time. (The storms use a third of two cores; what `make proof` says of their stalls is
+    published.)
     """
 
     title: str
@@ -101,6 +102,7 @@ def steps(profile: Profile, first_seed: int, *, jobs: int, turn: int | None = No
             f"tests.faults.nemesis {flags} --minutes {12 if is_full else 2} --seed {first}",
             part,
             minutes_max=90 if is_full else 15,
+            waits=not is_full,
         )
 
     of_transactions = [
