@@ -146,7 +146,6 @@ class WaitingFetches:
             return
         if fetch.session.is_replica and answers:  # news, but only of high watermarks
             fetch.deadline_ms = min(fetch.deadline_ms, now_ms + HIGH_WATERMARK_TELL_MS)
-        fetch.session.parked = fetch
         self.sessions.park(fetch.session, fetch)
         self.parked += 1
         self._arm(fetch)
@@ -173,18 +172,15 @@ class WaitingFetches:
                     self._tell_soon(session, now_ms)
             for session in woken.values():
                 fetch = session.parked
-                if isinstance(fetch, Fetch) and not fetch.is_answered:
+                if isinstance(fetch, Fetch):
                     answers, has_reason = self._evaluate(fetch, now_ms)
                     if has_reason or fetch.is_gone():
                         self._unpark(fetch)
                         self._answer(fetch, answers, now_ms)
 
     def _tell_soon(self, session: FetchSession, now_ms: int) -> None:
-        fetch = session.parked
-        if not isinstance(fetch, Fetch) or fetch.is_answered:
-            return
-        soon_ms = now_ms + HIGH_WATERMARK_TELL_MS
-        if soon_ms < fetch.deadline_ms:
+        fetch, soon_ms = session.parked, now_ms + HIGH_WATERMARK_TELL_MS
+        if isinstance(fetch, Fetch) and soon_ms < fetch.deadline_ms:
             fetch.deadline_ms = soon_ms
             self._arm(fetch)
 
@@ -240,7 +236,6 @@ class WaitingFetches:
 
     def _unpark(self, fetch: Fetch) -> None:
         self.parked -= 1
-        fetch.session.parked = None
         self.sessions.unpark(fetch.session)
 
     # Time
@@ -256,13 +251,11 @@ class WaitingFetches:
         """Answer what has waited long enough. Milliseconds until there is something to do again, or None."""
         while self._timers:
             deadline_ms, _, fetch = self._timers[0]
-            if fetch.is_answered or deadline_ms > fetch.deadline_ms:
-                heappop(self._timers)  # answered, or armed again for an earlier time
-                continue
-            if deadline_ms > now_ms:
+            if deadline_ms > now_ms and not fetch.is_answered:
                 return deadline_ms - now_ms
             heappop(self._timers)
-            self._end_wait(fetch, now_ms)
+            if not fetch.is_answered:
+                self._end_wait(fetch, now_ms)
         return None
 
     def end_wait_of(self, session: FetchSession, *, now_ms: int) -> None:
@@ -276,10 +269,10 @@ class WaitingFetches:
         self._answer(fetch, answers, now_ms)
 
     def drop(self, fetch: Fetch) -> None:
-        """Its connection is gone: forget the wait. The session stays, for the fetcher may come back to it."""
-        if not fetch.is_answered and fetch.session.parked is fetch:
-            fetch.is_answered = True
-            self._unpark(fetch)
+        """Forget a fetch that waits: its connection is gone. The session stays, for the fetcher may come back
+        to it."""
+        fetch.is_answered = True
+        self._unpark(fetch)
 
 
 def _collect(into: dict[int, FetchSession], sessions: Iterable[FetchSession]) -> None:
