@@ -231,7 +231,7 @@ class Leader(ReplicaRole):
             return AppendResult(ErrorCode.KAFKA_STORAGE_ERROR), self._replica.go_offline(str(error))
         if self._fence is not None:
             self._fence.on_appended(stamped)
-        if is_transactional and log.producers.transactions.first_offset_of(header.producer_id) == base_offset:
+        if log.producers.transactions.first_offset_of(header.producer_id) == base_offset:
             self._opened_ms[header.producer_id] = now_ms
             self._guards.spend(header.producer_id, header.producer_epoch)
         effects = self._on_appended(base_offset, now_ms)

@@ -306,11 +306,13 @@ class ProducerStates:
         self._end_offset = header.next_offset
         producers = self._producers
         producer = producers.get(producer_id)
+        first = header.base_sequence
+        is_data = first >= 0 and not header.is_control
         if producer is None:
             producer = _Producer(producer_epoch=header.producer_epoch, batches=(), run=0, updated_ms=now_ms)
             producers[producer_id] = producer
             self._forgotten.pop(producer_id, None)
-            if header.is_transactional and header.base_sequence >= 0 and not header.is_control:
+            if is_data and header.is_transactional:
                 self.transactions.on_data(header)  # first, so that it is not the one to be evicted
             self._evict()
         else:
@@ -325,8 +327,7 @@ class ProducerStates:
                 producer.coordinator_epoch, producer.attempt = marker.coordinator_epoch, NO_ATTEMPT
             producer.marker_offset = header.base_offset
             return self.transactions.on_marker(header, marker)
-        first = header.base_sequence
-        if first < 0 or header.is_control:
+        if not is_data:
             return None
         if header.attributes & ATTRIBUTE_TRANSACTIONAL:
             self.transactions.on_data(header)
@@ -412,9 +413,7 @@ class ProducerStates:
                 kept.coordinator_epoch = producer.coordinator_epoch
             if kept.last_offset < 0 and not 0 <= transactions.first_offset_of(producer_id) < log_offset:
                 continue
-            if not batches:
-                kept.run = 0
-            elif batches != producer.batches:
+            if batches and batches != producer.batches:
                 first = _oldest_mark_in_run(kept).first_sequence
                 kept.run = min(((batches[-1].last_sequence - first) & SEQUENCE_MAX) + 1, _RUN_MAX)
             known._producers[producer_id] = kept

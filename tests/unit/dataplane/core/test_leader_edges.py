@@ -220,6 +220,7 @@ def test_what_is_compared_begins_where_the_mark_begins_and_where_all_is_as_it_wa
         (1, (1,), EpochEnd(1, 1)),
         (2, (1,), None),
         (2, (2,), EpochEnd(1, 2)),
+        (3, (1, 2), None),
     ):
         bench = Bench(log=log_of(1, 1, 1))
         bench.apply(leader_epoch=2)

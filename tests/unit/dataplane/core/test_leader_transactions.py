@@ -12,6 +12,7 @@ from dataplane.core.effects import CompleteProduce
 from dataplane.core.log_port import LogChanged
 from dataplane.core.producer_state import ProducerView
 from dataplane.core.results import AppendResult, OffsetResult, TimestampLookup, TxnContext
+from dataplane.core.role import Offline
 from dataplane.core.transactions import IsolationLevel
 from springtide.contract.epochs import LeaderEpoch
 from springtide.contract.partition_state import WRITER_IDS, Shard, WriterId
@@ -19,7 +20,7 @@ from springtide.contract.transactions import OpenTransaction, OpenTransactions
 from springtide.wire.errors import ErrorCode
 from springtide.wire.fetch_response import AbortedTransaction
 from springtide.wire.markers import Marker, Outcome, read_marker
-from tests.kit.dataplane.replica import WALL_MS, Bench, leader_of, leading
+from tests.kit.dataplane.replica import WALL_MS, Bench, held_lease, leader_of, leading
 
 COMMITTED = IsolationLevel.READ_COMMITTED
 V1, V2 = TxnContext("t", is_v2=False), TxnContext("t", is_v2=True)
@@ -215,6 +216,13 @@ def test_what_is_asked_at_once_is_bounded(monkeypatch: pytest.MonkeyPatch) -> No
     assert bench.append(txn=V1, **third)[0].must_verify is not None
 
 
+def test_what_is_written_asks_nothing_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guards, "GUARDS_MAX", 1)
+    bench = leading()
+    for producer_id in (7, 8):
+        assert error_of(bench.begin(producer_id)) is ErrorCode.NONE
+
+
 def test_open_transactions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leader_module, "OPEN_MAX", 1)
     bench = leading()
@@ -271,6 +279,15 @@ def test_a_marker_ends_the_transaction_and_is_answered_when_it_is_committed() ->
     _, effects = bench.fetch(3, 2)
     assert CompleteProduce(("w", "marker"), ErrorCode.NONE) in effects
     assert bench.log.producers.transactions.open == {}
+
+
+def test_of_what_is_committed_a_leader_keeps_nothing() -> None:
+    bench = leading()
+    for sequence in range(5):
+        bench.begin(7, sequence=sequence)
+        bench.end(7)
+        assert (len(bench.log.producers.transactions.ended), leader_of(bench)._opened_ms) == (1, {})
+        bench.commit_all()
 
 
 def test_a_marker_waits_for_the_minimum_as_acks_all_does() -> None:
@@ -412,6 +429,44 @@ def test_a_marker_that_was_sent_to_another_leadership_is_not_taken() -> None:
         assert error_of(bench.end(7, leader_epoch=other)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert bench.log.log_end_offset == 1
     assert error_of(bench.end(7, leader_epoch=epoch)) is ErrorCode.NONE
+
+
+@pytest.mark.parametrize(("producer_id", "epoch"), [(-1, 0), (0, -1), (-1, -1), (0, 0)])
+def test_a_marker_names_a_producer_and_its_epoch(producer_id: int, epoch: int) -> None:
+    refused = ErrorCode.INVALID_PRODUCER_EPOCH if min(producer_id, epoch) < 0 else ErrorCode.NONE
+    assert error_of(leading().end(producer_id, epoch)) is refused
+
+
+@pytest.mark.parametrize(
+    ("free_bytes", "error"), [(500, ErrorCode.KAFKA_STORAGE_ERROR), (900, ErrorCode.NONE)]
+)
+def test_a_full_disk_admits_markers_from_half_of_its_reserve(free_bytes: int, error: ErrorCode) -> None:
+    bench = leading()
+    bench.log.room.on_look(free_bytes=free_bytes, reserve_bytes=1_000)
+    assert error_of(bench.append()) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert error_of(bench.end(7)) is error
+    assert bench.log.log_end_offset == int(error is ErrorCode.NONE)
+
+
+def test_a_marker_is_refused_where_too_many_wait() -> None:
+    bench = Bench(waiters_max=1)
+    bench.apply()
+    assert bench.end(7)[0].is_waiting
+    assert error_of(bench.end(8)) is ErrorCode.THROTTLING_QUOTA_EXCEEDED
+
+
+def test_a_marker_that_the_disk_does_not_take_takes_the_replica_offline() -> None:
+    bench = leading()
+    bench.log.failing = "EIO"
+    assert error_of(bench.end(7)) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert isinstance(bench.replica.role, Offline)
+
+
+def test_a_leader_without_its_lease_writes_no_marker() -> None:
+    bench = Bench(lease=held_lease(lease_ms=5_000))
+    bench.apply()
+    bench.now_ms += 10_000
+    assert error_of(bench.end(7)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def test_only_a_leader_that_may_serve_writes_markers() -> None:
@@ -572,7 +627,9 @@ def test_a_leader_reports_what_is_open_and_for_how_long() -> None:
     bench.commit_all()
     bench.now_ms += 50
     bench.begin(8, 2)
-    bench.now_ms += 100
+    bench.now_ms += 99
+    bench.begin(7, sequence=1)
+    bench.now_ms += 1
     told = OpenTransactions(1, 2, (OpenTransaction(7, 0, 1, 150), OpenTransaction(8, 2, 2, 100)))
     assert leader_of(bench).open_transactions(bench.now_ms) == told
     assert leader_of(bench).lag(bench.now_ms).transactions == told

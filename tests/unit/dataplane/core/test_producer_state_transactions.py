@@ -49,6 +49,19 @@ def states_after(*batches: BatchHeader, marker: Marker = ABORT) -> ProducerState
     return states
 
 
+def marker_of(
+    coordinator_epoch: int = 3, *, epoch: int = 0, attempt: int = -1, version: int = 0
+) -> MarkerToWrite:
+    return MarkerToWrite(
+        producer_id=7,
+        producer_epoch=epoch,
+        coordinator_epoch=coordinator_epoch,
+        outcome=Outcome.ABORT,
+        transaction_version=version,
+        attempt=attempt,
+    )
+
+
 def content(states: ProducerStates) -> object:
     transactions = states.transactions
     return (
@@ -74,6 +87,7 @@ def test_a_snapshot_keeps_what_is_open_what_has_ended_and_who_ended_it(is_whole:
     assert encoded[4:6] == b"\0\4"
     again = decode_producer_states(encoded)
     assert content(again) == content(states)
+    assert not again.is_late(marker_of(attempt=0)), "the numbers of requests are not kept"
     assert again.transactions.open == {8: 1, 9: 2}
     assert again.transactions.last_stable_offset(3) == 0, "its marker is not committed"
     assert again.transactions.last_stable_offset(4) == 1
@@ -84,6 +98,22 @@ def test_a_partition_without_transactions_has_the_snapshots_of_earlier_releases(
     assert states.encode()[4:6] == b"\0\2"
     states.is_whole = False
     assert states.encode()[4:6] == b"\0\3"
+
+
+def test_what_has_ended_is_in_the_snapshot_though_its_producer_is_forgotten() -> None:
+    states = ProducerStates(producers_max=1)
+    states.update(data(0, offset=0), now_ms=0)
+    states.update(end(offset=1), now_ms=0, marker=ABORT)
+    states.update(header(0, offset=2, pid=8), now_ms=0)
+    assert (len(states), states.transactions.ended) == (1, ((0, 1),))
+    assert decode_producer_states(states.encode()).transactions.ended == ((0, 1),)
+
+
+def test_a_marker_at_the_first_offset_is_in_the_snapshot() -> None:
+    states = states_after(end(offset=0))
+    assert states.last_batches_from == 0
+    again = decode_producer_states(states.encode())
+    assert again.check_marker(marker_of(coordinator_epoch=2)) is ErrorCode.TRANSACTION_COORDINATOR_FENCED
 
 
 def test_a_marker_alone_is_in_the_snapshot() -> None:
@@ -125,7 +155,33 @@ def test_what_does_not_fit_together_is_damage(transactions: bytes) -> None:
         decode_producer_states(sealed(covered + transactions))
 
 
+def test_before_transactions_the_version_was_not_in_the_crc() -> None:
+    states = states_after(header(0, offset=0))
+    states.is_whole = False
+    encoded = states.encode()
+    assert encoded[4:6] == b"\0\3"
+    assert encoded[6:10] == struct.pack(">I", crc32c(encoded[10:]))
+    assert not decode_producer_states(encoded).is_whole
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_the_first_version_is_1_and_knows_nobody_who_was_forgotten(version: int) -> None:
+    covered = states_after(header(0, offset=0)).encode()[10:-4]
+    encoded = struct.pack(">4sHI", b"SPRD", version, crc32c(covered)) + covered
+    if version:
+        assert len(decode_producer_states(encoded)) == 1
+    else:
+        with pytest.raises(CorruptProducerSnapshot):
+            decode_producer_states(encoded)
+
+
 # What a leader tells.
+
+
+def test_who_has_everything_is_told_everything() -> None:
+    """Also of more batches in a row than are kept one by one."""
+    states = states_after(*(data(n, offset=n) for n in range(9)))
+    assert states.below(9).encode() == states.encode()
 
 
 def told(leader: ProducerStates, start: int) -> ProducerStates:
@@ -158,12 +214,17 @@ def test_a_copy_is_told_of_markers_below_where_it_begins() -> None:
     assert known.check_marker(asked) is ErrorCode.TRANSACTION_COORDINATOR_FENCED
 
 
+LYING = states_after(data(0, offset=0, pid=8), data(0, offset=5))
+LYING._end_offset = 5
+
+
 @pytest.mark.parametrize(
     "states",
     [
         states_after(data(0, offset=5)),
         states_after(end(offset=5)),
         states_after(data(0, offset=0), end(offset=5)),
+        LYING,
     ],
 )
 def test_what_lies_beyond_the_copys_end_is_not_taken(states: ProducerStates) -> None:
@@ -171,6 +232,61 @@ def test_what_lies_beyond_the_copys_end_is_not_taken(states: ProducerStates) -> 
     assert decode_told_states(encoded, log_offset=6)
     with pytest.raises(CorruptProducerSnapshot):
         decode_told_states(encoded, log_offset=5)
+
+
+def test_a_copy_that_begins_within_a_transactions_first_batch_is_told_of_the_transaction() -> None:
+    """Kafka's log may begin within a batch (DeleteRecords). What is open there has not ended by the marker of
+    the transaction before it."""
+    first = data(1, offset=4)._replace(last_offset_delta=1)
+    known = told(states_after(data(0, offset=2), end(offset=3), first), 5)
+    assert (known.transactions.open, known.end_offset) == ({7: 4}, 5)
+    assert known.check_marker(marker_of()) is ErrorCode.NONE
+    assert len(states_after(first).below(4)) == 0, "nothing of it lies below"
+
+
+def test_who_learns_is_told_by_whom_the_transaction_before_its_log_was_ended() -> None:
+    ours = states_after(data(1, offset=2))
+    ours.learn(states_after(data(0, offset=0), end(offset=1)))
+    assert ours.check_marker(marker_of(coordinator_epoch=2)) is ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    later = states_after(data(1, offset=2), end(offset=3), marker=Marker(Outcome.ABORT, 4))
+    later.learn(states_after(data(0, offset=0), end(offset=1)))
+    assert later.check_marker(marker_of()) is ErrorCode.TRANSACTION_COORDINATOR_FENCED
+
+
+# What a leader does with a marker.
+
+
+def test_a_marker_is_not_written_again_only_if_nothing_came_after_it() -> None:
+    states = states_after(data(0, offset=0), end(offset=1))
+    assert [states.check_marker(marker_of(3 + n)) for n in range(2)] == [2, ErrorCode.NONE]
+    assert states.check_marker(marker_of(4, version=2)) == 2
+    states.update(header(1, offset=2), now_ms=1)
+    assert states.check_marker(marker_of()) is ErrorCode.NONE
+    assert states_after(end(offset=0)).check_marker(marker_of()) == 1
+
+
+@pytest.mark.parametrize("coordinator_epoch", [2, 4])
+def test_the_requests_of_another_coordinator_are_not_counted(coordinator_epoch: int) -> None:
+    states = states_after(end(offset=0))
+    assert states.epoch_of(7) == 0
+    assert states.epoch_of(8) == -1
+    states.note_attempt(marker_of(coordinator_epoch, attempt=5))
+    assert not states.is_late(marker_of(attempt=0))
+    states.note_attempt(marker_of(attempt=0))
+    assert states.is_late(marker_of(attempt=0))
+    assert not states.is_late(marker_of(attempt=1))
+
+
+@pytest.mark.parametrize(
+    ("sequence", "attributes"),
+    [(-1, ATTRIBUTE_TRANSACTIONAL), (0, ATTRIBUTE_TRANSACTIONAL | ATTRIBUTE_CONTROL)],
+)
+def test_only_records_with_a_sequence_open_a_transaction(sequence: int, attributes: int) -> None:
+    assert states_after(data(0, offset=0)).transactions.open == {7: 0}
+    states = ProducerStates()
+    for offset in range(2):
+        states.update(header(sequence, offset=offset, attributes=attributes), now_ms=0)
+    assert states.transactions.open == {}
 
 
 def test_who_learns_keeps_what_its_own_log_says() -> None:
@@ -226,17 +342,22 @@ def test_a_producer_with_an_open_transaction_neither_expires_nor_is_evicted() ->
     states.update(header(0, offset=1, pid=8), now_ms=1)
     states.update(header(0, offset=2, pid=9), now_ms=2)
     assert [view.producer_id for view in states.active_producers()] == [7, 9]
-    assert states.expire(now_ms=100, expiration_ms=10) == 1
+    assert states.expire(now_ms=100, expiration_ms=10) == 1, "it is younger than what is open"
     assert [view.producer_id for view in states.active_producers()] == [7]
     states.update(end(offset=3), now_ms=50, marker=ABORT)
     assert states.expire(now_ms=55, expiration_ms=10) == 0
     assert states.expire(now_ms=60, expiration_ms=10) == 1
 
 
+def test_what_is_open_hides_no_younger_producer_from_its_expiry() -> None:
+    states = states_after(data(0, offset=0), header(0, offset=1, pid=8))
+    assert states.expire(now_ms=5_000, expiration_ms=10) == 1
+
+
 def test_if_all_have_open_transactions_none_is_evicted() -> None:
     states = ProducerStates(producers_max=1)
     for pid in (7, 8, 9):
-        states.update(data(0, offset=pid, pid=pid), now_ms=0)
+        states.update(data(pid, offset=pid, pid=pid), now_ms=0)
     assert (len(states), states.evictions) == (3, 0)
 
 
