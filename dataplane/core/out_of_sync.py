@@ -34,9 +34,6 @@ class OutOfSync:
         #: When the first of these partitions came; None while there is none.
         self._since_ms: int | None = None
 
-    def __len__(self) -> int:
-        return len(self._keys)
-
     def apply(self, batch: UpdateBatch, *, now_ms: int) -> None:
         """Take in a batch, in the stream's order. now_ms: of a monotonic clock."""
         if batch.full:
@@ -49,8 +46,7 @@ class OutOfSync:
                 self._keys.discard(key)
         gone = {topic.topic_id for topic in batch.topics if topic.deleting}
         gone.update(batch.deleted_topics, batch.kept_topics or ())
-        if gone and self._keys:
-            self._keys = {key for key in self._keys if key[0] not in gone}
+        self._keys = {key for key in self._keys if key[0] not in gone}
         if not self._keys:
             self._since_ms = None
         elif self._since_ms is None:

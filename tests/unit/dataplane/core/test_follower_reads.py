@@ -197,3 +197,15 @@ def test_a_follower_refuses_a_marker_that_is_none() -> None:
     assert any(isinstance(effect, BackOff) for effect in effects)
     bench.fetched(LeaderAnswer(records=good))
     assert bench.log.log_end_offset == 1
+
+
+def test_of_what_is_committed_a_follower_keeps_nothing() -> None:
+    """Only reads by clients would have it forgotten, and there may be none."""
+    leader, bench = leading(), Bench(2)
+    bench.apply()
+    for sequence in range(5):
+        leader.begin(7, sequence=sequence)
+        leader.end(7)
+        records = memoryview(records_of(leader.log, bench.log.log_end_offset)).toreadonly()
+        bench.fetched(LeaderAnswer(records=records, high_watermark=leader.log.log_end_offset))
+        assert len(bench.log.producers.transactions.ended) == 1

@@ -43,6 +43,13 @@ def refuse(bench: Bench, *, id_: int, **state: object) -> None:
     )
 
 
+def test_a_refusal_that_comes_after_its_leader_has_gone_changes_nothing() -> None:
+    bench = Bench(2)
+    bench.apply()
+    refuse(bench, id_=1)
+    assert bench.replica.state == partition_state()
+
+
 # One follower.
 
 

@@ -106,6 +106,15 @@ def test_i6_a_refusal_ends_the_promise_by_the_newer_state_it_brings() -> None:
     assert bench.replica.maximal_isr == (1, 2)
 
 
+@pytest.mark.parametrize(
+    "error", [ControllerError.INELIGIBLE_REPLICA, ControllerError.INVALID_UPDATE_VERSION]
+)
+def test_only_who_was_called_ineligible_is_not_proposed_again_at_once(error: ControllerError) -> None:
+    bench = promising()
+    answer(bench, error, state=partition_state(partition_epoch=2, isr=(1, 2)))
+    assert (due(bench) is None) is (error is ControllerError.INELIGIBLE_REPLICA)
+
+
 def test_an_unanswered_proposal_is_sent_again_unchanged_for_ever() -> None:
     bench = promising()
     assert due(bench) is None
