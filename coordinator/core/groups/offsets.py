@@ -98,8 +98,6 @@ def _check_commit(registry: Registry, turn: Turn, request: CommitOffsets) -> Err
         return ErrorCode.GROUP_ID_NOT_FOUND if request.generation_id >= 0 else ErrorCode.NONE
     if request.generation_id < 0 and group.state is GroupState.EMPTY:
         return ErrorCode.NONE
-    if request.generation_id < 0 and not request.member_id and request.instance_id is None:
-        return ErrorCode.UNKNOWN_MEMBER_ID
     error = group.check_generation(request.member_id, request.instance_id, request.generation_id)
     if error is not ErrorCode.NONE:
         return error

@@ -65,20 +65,11 @@ class PendingOffsets:
 
     def places(self, group_id: str) -> list[OffsetKey]:
         """Return the partitions of a group of which something is pending in either view, in order."""
-        return [
-            place
-            for place in sorted(self._places.get(group_id, ()))
-            if self._places.get(group_id) and self._keep(self._keys_at(place))
-        ]
+        return [place for place in sorted(self._places.get(group_id, ())) if self._keep(self._keys_at(place))]
 
     def group_ids(self) -> Iterator[str]:
         """Yield the groups with something pending in either view, and perhaps others."""
         yield from self._places
-
-    def oldest_ms(self, group_id: str) -> int | None:
-        """Return when the oldest of a group's pending offsets was written, Unix time; None without any."""
-        values = (value for place in self.places(group_id) for _, value in self.at(place))
-        return min((value.offset.committed_ms for value in values), default=None)
 
     @property
     def producers_max(self) -> int:

@@ -102,8 +102,7 @@ def _check_group(registry: Registry, turn: Turn, request: CommitPendingOffsets) 
     names_member = request.generation_id >= 0 or request.member_id or request.instance_id is not None
     consumers = registry.find_consumers(request.group_id)
     if consumers is not None:
-        is_member = names_member or not consumers.members
-        return check_member_epoch(registry.consumers, consumers, request) if is_member else ErrorCode.NONE
+        return check_member_epoch(registry.consumers, consumers, request) if names_member else ErrorCode.NONE
     group = registry.find(turn, request.group_id)
     if group is None:
         return ErrorCode.ILLEGAL_GENERATION if request.generation_id >= 0 else ErrorCode.NONE

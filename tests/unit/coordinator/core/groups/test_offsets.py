@@ -82,6 +82,7 @@ def test_who_may_commit_to_a_group_with_members(desk: GroupDesk) -> None:
             (("a", 1), "i"),
             (("", -1), None),
             (("a", -1), None),
+            (("", -1), "i"),
         )
     ]
     assert errors == [
@@ -93,6 +94,7 @@ def test_who_may_commit_to_a_group_with_members(desk: GroupDesk) -> None:
         ErrorCode.FENCED_INSTANCE_ID,
         ErrorCode.UNKNOWN_MEMBER_ID,
         ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.FENCED_INSTANCE_ID,
     ]
 
 
@@ -112,7 +114,35 @@ def test_a_client_that_manages_its_partitions_itself_commits_to_groups_without_m
     assert desk.commit_offsets().error is ErrorCode.NONE
     assert desk.commit_offsets(group_id="").error is ErrorCode.NONE
     assert (desk.state, desk.describe().protocol_type) == ("Empty", "")
-    assert desk.commit_offsets("", 5).error is ErrorCode.UNKNOWN_MEMBER_ID
+    for generation_id in (0, 5):
+        assert desk.commit_offsets("", generation_id).error is ErrorCode.UNKNOWN_MEMBER_ID
+        assert desk.commit_offsets("", generation_id, group_id="h").error is ErrorCode.GROUP_ID_NOT_FOUND
+    assert desk.commit_offsets("a", -1).error is ErrorCode.NONE, "a member that has left"
+
+
+def test_a_commit_that_is_refused_leaves_no_trace(desk: GroupDesk) -> None:
+    desk.is_holding = True
+    desk.start_commit("", -1, OffsetToCommit(T0, 8))
+    store = desk.machine.registry.store
+    assert len(store.latest_offsets("g")) == 1
+    desk.refuse()
+    assert (store.latest_offsets("g"), store.group_ids()) == ([], set())
+
+
+def test_a_member_whose_offsets_are_all_out_of_bounds_waits_for_no_commit(desk: GroupDesk) -> None:
+    desk.form("a")
+    desk.commit_offsets("a", 1, OffsetToCommit(T0, 1, LeaderEpoch(-1), "x" * 4_097))
+    assert desk.machine.registry.committing == {}
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_names_may_be_as_long_as_a_record_can_hold(desk: GroupDesk, more: int) -> None:
+    place, group_id = OffsetPlace("t" * (32_767 + more), 0), "g" * (32_767 + more)
+    error = ErrorCode.INVALID_TOPIC_EXCEPTION if more else ErrorCode.NONE
+    assert desk.commit_offsets("", -1, OffsetToCommit(place, 1)).partitions == ((place, error),)
+    refused = ErrorCode.INVALID_GROUP_ID if more else ErrorCode.NONE
+    assert desk.commit_offsets(group_id=group_id).error is refused
+    assert desk.commit_pending((7, 0), group_id=group_id).error is refused
 
 
 def test_one_offset_out_of_bounds_does_not_keep_the_others_from_being_committed(desk: GroupDesk) -> None:

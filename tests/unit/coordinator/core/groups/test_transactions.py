@@ -15,7 +15,7 @@ from coordinator.core.group_records import (
     decode_offset,
 )
 from coordinator.core.groups.options import GroupOptions
-from coordinator.core.groups.pending import PendingOffsets
+from coordinator.core.groups.pending import PendingOffsets, bytes_of
 from coordinator.core.groups.requests import MustVerify, OffsetPlace, OffsetsReply, OffsetToCommit
 from coordinator.core.pending_records import PendingOffset
 from springtide.contract.epochs import LeaderEpoch
@@ -79,6 +79,8 @@ def test_the_first_commit_of_a_transaction_is_verified_and_those_after_it_are_no
     desk.commit_pending(P, OffsetToCommit(T0, 1))
     token = desk.start_pending(P, OffsetToCommit(T1, 1), is_verified=False)
     assert desk.answer(token, OffsetsReply).error is ErrorCode.NONE
+    token = desk.start_pending((P[0], P[1] + 1), is_verified=False)
+    assert isinstance(desk.replies[token], MustVerify), "another transaction"
     desk.end(P)
     assert isinstance(desk.replies[desk.start_pending(P, is_verified=False)], MustVerify)
 
@@ -98,6 +100,10 @@ def test_a_lower_epoch_is_refused_before_anything_is_verified(desk: GroupDesk) -
         token = desk.start_pending((P[0], P[1] - 1), is_verified=False)
         assert desk.answer(token, OffsetsReply).error is ErrorCode.INVALID_PRODUCER_EPOCH
         desk.end(P)
+    desk.commit_pending((7, 3), OffsetToCommit(T0, 1))
+    desk.commit_pending((7, 4), OffsetToCommit(T1, 1))
+    assert desk.commit_pending((7, 3)).error is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert desk.commit_pending((0, 0), OffsetToCommit(T0, 1, LeaderEpoch(-1), None)).error is ErrorCode.NONE
     for nobody in ((-1, 0), (5, -1)):
         assert desk.commit_pending(nobody).error is ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
@@ -116,6 +122,28 @@ def test_a_marker_of_version_2_has_the_epoch_of_the_next_transaction_and_leaves_
     assert (desk.fetch(), desk.unstable()) == ({("t", 0): 1}, {("t", 1)})
     assert desk.end((P[0], 5), version=2, coordinator_epoch=2) is ErrorCode.NONE
     assert desk.fetch() == {("t", 0): 1, ("t", 1): 2}
+
+
+def test_a_marker_of_version_2_that_comes_after_the_next_transaction_has_begun_leaves_that_alone(
+    desk: GroupDesk,
+) -> None:
+    next_one = P[0], P[1] + 1
+    desk.commit_pending(P, OffsetToCommit(T0, 1))
+    desk.commit_pending(next_one, OffsetToCommit(T1, 2))
+    assert desk.end(next_one, version=2) is ErrorCode.NONE
+    assert (desk.fetch(), desk.unstable()) == ({("t", 0): 1}, {("t", 1)})
+
+
+@pytest.mark.parametrize(
+    ("attempt", "coordinator_epoch", "is_new"), [(0, 1, False), (1, 1, True), (0, 2, True)]
+)
+def test_the_numbers_of_markers_are_of_one_coordinator_and_begin_with_0(
+    desk: GroupDesk, attempt: int, coordinator_epoch: int, is_new: bool
+) -> None:
+    desk.end(P, attempt=0)
+    desk.commit_pending(P, OffsetToCommit(T0, 1))
+    desk.end(P, attempt=attempt, coordinator_epoch=coordinator_epoch)
+    assert desk.fetch() == ({("t", 0): 1} if is_new else {})
 
 
 def test_a_marker_that_is_delivered_twice_does_not_end_the_next_transaction_of_version_1(
@@ -144,9 +172,10 @@ def test_a_marker_ends_nothing_here_and_is_remembered_all_the_same(desk: GroupDe
 def test_a_former_coordinator_and_a_former_epoch_are_fenced(desk: GroupDesk) -> None:
     desk.end(P, coordinator_epoch=2)
     desk.commit_pending(P, OffsetToCommit(T0, 2))
+    written = len(desk.records)
     assert desk.end(P, coordinator_epoch=1, attempt=9) is ErrorCode.TRANSACTION_COORDINATOR_FENCED
     assert desk.end((P[0], P[1] - 1), coordinator_epoch=2) is ErrorCode.INVALID_PRODUCER_EPOCH
-    assert desk.unstable() == {("t", 0)}
+    assert (desk.unstable(), len(desk.records)) == ({("t", 0)}, written)
     assert desk.end((P[0], P[1] + 1), Outcome.ABORT, coordinator_epoch=3) is ErrorCode.NONE
     assert desk.unstable() == set()
 
@@ -177,6 +206,11 @@ def test_the_last_one_written_counts_whichever_transaction_ends_first(desk: Grou
     desk.commit_pending(other, OffsetToCommit(T0, 5))
     desk.end(other)
     assert desk.fetch(T0) == {("t", 0): 5}
+    for producer, offset in ((P, 6), (other, 7), (P, 8)):
+        desk.commit_pending(producer, OffsetToCommit(T0, offset))
+    desk.end(P)
+    desk.end(other)
+    assert desk.fetch(T0) == {("t", 0): 8}
 
 
 def test_an_offset_is_unstable_before_its_pending_one_is_committed_and_until_its_end_is(
@@ -240,8 +274,16 @@ def test_a_member_of_the_present_generation_commits_and_a_client_that_knows_none
         ErrorCode.FENCED_INSTANCE_ID,
         ErrorCode.ILLEGAL_GENERATION,
     ]
-    assert desk.commit_pending(P, group_id="new", generation_id=3).error is ErrorCode.ILLEGAL_GENERATION
+    for who in ({"generation_id": 0}, {"instance_id": "i"}):
+        assert desk.commit_pending(P, **who).error is not ErrorCode.NONE
+    for generation_id in (0, 3):
+        refused = desk.commit_pending(P, group_id="new", generation_id=generation_id)
+        assert refused.error is ErrorCode.ILLEGAL_GENERATION
     assert desk.commit_pending(P, group_id="new").error is ErrorCode.NONE
+    desk.commit_offsets(group_id="empty")
+    for generation_id, error in ((-1, ErrorCode.NONE), (0, ErrorCode.UNKNOWN_MEMBER_ID)):
+        who = {"group_id": "empty", "member_id": "a", "generation_id": generation_id}
+        assert desk.commit_pending(P, **who).error is error
     for unfit in ("", "g" * 40_000):
         assert desk.commit_pending(P, group_id=unfit).error is ErrorCode.INVALID_GROUP_ID
 
@@ -282,6 +324,7 @@ def test_an_end_is_forgotten_when_nothing_of_it_can_come_late_any_more(desk: Gro
     assert pending.producers() == {5, P[0]}
     desk.wait(600_000)
     assert pending.producers() == {5}
+    assert pending.ended.latest(5) is not None, "its next transaction is open"
     desk.end((5, 0))
     desk.wait(8 * DAY_MS)
     assert pending.producers() == set()
@@ -307,12 +350,37 @@ def test_what_ends_at_once_fits_into_one_batch() -> None:
     assert desk.commit_pending(other, *many[25:30]).error is ErrorCode.NONE
 
 
+@pytest.mark.parametrize("limit", ["transaction_bytes_max", "pending_bytes_max"])
+@pytest.mark.parametrize("missing", [0, 1])
+def test_what_fills_a_limit_is_taken(limit: str, missing: int) -> None:
+    key = PendingKey(P[0], OffsetKey("gé", "t", 0))
+    value = PendingOffset(P[1], 0, CommittedOffset(8, LeaderEpoch(-1), "né", WALL_MS))
+    assert bytes_of(key, None) == 0
+    assert bytes_of(key, value) == 160 + 2 * 4 + 3
+    assert bytes_of(key, value, 2) == 160 + 2 * 4 + 3 + 2 * (64 + 4)
+    desk = GroupDesk(GroupOptions(**{limit: bytes_of(key, value) - missing}))
+    asked = OffsetToCommit(T0, 8, LeaderEpoch(-1), "né")
+    assert (desk.commit_pending(P, asked, group_id="gé").error is ErrorCode.NONE) is (not missing)
+
+
+def test_a_commit_that_is_refused_takes_no_room(desk: GroupDesk) -> None:
+    desk.is_holding = True
+    desk.start_pending(P, OffsetToCommit(T0, 1))
+    pending = desk.machine.registry.store.pending
+    assert pending.size_bytes > 0
+    desk.refuse()
+    assert (pending.size_bytes, pending.ended.latest_count) == (0, 0)
+    desk.wait(8 * DAY_MS)
+    assert pending.producers() == set()
+
+
 def test_of_too_many_producers_new_ones_wait() -> None:
     desk = GroupDesk(GroupOptions(producers_max=2))
     assert desk.commit_pending((1, 0)).error is ErrorCode.NONE
     desk.end((2, 0))
     assert desk.commit_pending((3, 0)).error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert desk.commit_pending((2, 0)).error is ErrorCode.NONE
+    assert desk.commit_pending((1, 0), OffsetToCommit(T1, 1)).error is ErrorCode.NONE
     assert desk.end((4, 0)) is ErrorCode.NONE, "a marker is always taken"
 
 
