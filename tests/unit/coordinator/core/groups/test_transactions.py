@@ -3,6 +3,7 @@ nothing."""
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -282,8 +283,8 @@ def test_a_member_of_the_present_generation_commits_and_a_client_that_knows_none
     assert desk.commit_pending(P, group_id="new").error is ErrorCode.NONE
     desk.commit_offsets(group_id="empty")
     for generation_id, error in ((-1, ErrorCode.NONE), (0, ErrorCode.UNKNOWN_MEMBER_ID)):
-        who = {"group_id": "empty", "member_id": "a", "generation_id": generation_id}
-        assert desk.commit_pending(P, **who).error is error
+        refused = desk.commit_pending(P, group_id="empty", member_id="a", generation_id=generation_id)
+        assert refused.error is error
     for unfit in ("", "g" * 40_000):
         assert desk.commit_pending(P, group_id=unfit).error is ErrorCode.INVALID_GROUP_ID
 
@@ -358,7 +359,8 @@ def test_what_fills_a_limit_is_taken(limit: str, missing: int) -> None:
     assert bytes_of(key, None) == 0
     assert bytes_of(key, value) == 160 + 2 * 4 + 3
     assert bytes_of(key, value, 2) == 160 + 2 * 4 + 3 + 2 * (64 + 4)
-    desk = GroupDesk(GroupOptions(**{limit: bytes_of(key, value) - missing}))
+    options: dict[str, Any] = {limit: bytes_of(key, value) - missing}
+    desk = GroupDesk(GroupOptions(**options))
     asked = OffsetToCommit(T0, 8, LeaderEpoch(-1), "né")
     assert (desk.commit_pending(P, asked, group_id="gé").error is ErrorCode.NONE) is (not missing)
 
