@@ -9,9 +9,10 @@ import hypothesis.strategies as st
 import msgspec
 from hypothesis import given, settings
 
+from controller.core.planning.exact import improve
 from controller.core.planning.goals import Drain, Rebalance, RebalanceMode
-from controller.core.planning.layout import Effort, Layout
-from controller.core.planning.plan import RejectionCode
+from controller.core.planning.layout import Effort, Freedom, Layout
+from controller.core.planning.plan import MoveReason, RejectionCode
 from controller.core.planning.planner import make_plan
 from controller.core.planning.selection import select
 from controller.core.planning.snapshot import Snapshot
@@ -20,6 +21,7 @@ from tests.kit.controller.planning_board import (
     carry_out,
     check_moves,
     clusters,
+    cost,
     cost_after,
     least_cost,
     partition,
@@ -47,6 +49,52 @@ def test_a_rebalance_is_as_far_apart_as_even_and_as_cheap_as_can_be(data: st.Dat
     if is_solvable(cluster):
         assert cost_after(cluster, plan) == least_cost(cluster)
         assert not make_plan(carry_out(cluster, plan.moves), Rebalance()).moves
+
+
+def laid(layout: Layout) -> list[frozenset[int]]:
+    """Who holds each partition now: brokers are numbered as they are called here."""
+    return [frozenset(replicas) for replicas in layout.replicas]
+
+
+@settings(max_examples=100, deadline=None)
+@given(clusters(brokers_max=5, partitions_max=4), st.data())
+def test_improvements_alone_lead_from_anywhere_to_the_best_there_is(
+    cluster: Snapshot, data: st.DataObject
+) -> None:
+    """Without the quick searches before it, which leave it little to do; some of the replicas have been put
+    elsewhere by the plan before."""
+    states = st.sampled_from([{}, {}, {}, {"receives": False}])
+    brokers = tuple(msgspec.structs.replace(b, **data.draw(states)) for b in cluster.brokers)
+    conditions = st.sampled_from([{}, {}, {}, {"is_reassigning": True}])
+    parts = tuple(msgspec.structs.replace(p, **data.draw(conditions)) for p in cluster.partitions)
+    cluster = msgspec.structs.replace(cluster, brokers=brokers, partitions=parts)
+    layout = Layout(cluster)
+    new = frozenset(data.draw(st.sets(st.sampled_from(range(len(brokers))), min_size=1)))
+    receivers = layout.takers & new or layout.takers
+    for number in layout.unlocked:
+        moves = [(b, t) for b in layout.replicas[number] if b in layout.givers for t in receivers]
+        moves = [(b, t) for b, t in moves if t not in layout.replicas[number]]
+        for source, target in data.draw(st.sampled_from([[], *([move] for move in moves)])):
+            layout.move(number, source, target, MoveReason.DRAIN)
+    assert improve(layout, Freedom(layout.givers, receivers), MoveReason.BALANCE, Effort(1_000_000))
+    assert cost(cluster, laid(layout)) == least_cost(cluster, new=receivers)
+
+
+def test_improvements_may_have_no_room_or_no_time_and_then_better_ones_may_exist() -> None:
+    uneven = snapshot([broker(b) for b in range(2)], [partition(n, 0) for n in range(4)])
+    free = Freedom(frozenset({0, 1}), frozenset({0, 1}))
+    for looks, room, is_best, loads in (
+        (7, None, False, [4, 0]),
+        (23, None, False, [2, 2]),
+        (24, None, True, [2, 2]),
+        (100, 100, False, [3, 1]),
+        (100, 199, False, [3, 1]),
+        (100, 400, True, [2, 2]),
+    ):
+        full = msgspec.structs.replace(uneven.brokers[1], room_bytes=room)
+        layout = Layout(msgspec.structs.replace(uneven, brokers=(uneven.brokers[0], full)))
+        assert improve(layout, free, MoveReason.BALANCE, Effort(looks)) is is_best
+        assert layout.load == loads
 
 
 def test_a_replica_on_a_cordoned_broker_does_not_keep_the_others_on_one_host() -> None:
