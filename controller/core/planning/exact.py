@@ -36,7 +36,7 @@ class _Scale(NamedTuple):
 
 def improve(layout: Layout, freedom: Freedom, reason: MoveReason, effort: Effort) -> bool:
     """Carry out improvements until there is none left, or the effort is spent. Return whether nothing better
-    exists: there is none left, and no disk is too full for any."""
+    exists: there is none left, none was set aside, and no disk is too full for any."""
     scale = _scale_of(layout)
     banned: set[tuple[int, int, int]] = set()
     while True:
@@ -45,7 +45,7 @@ def improve(layout: Layout, freedom: Freedom, reason: MoveReason, effort: Effort
             return False
         cycle = _negative_cycle([LOADS, *freedom.brokers], steps)
         if cycle is None:
-            return all(
+            return not banned and all(
                 layout.fits(number, b)
                 for b in freedom.brokers
                 for number in layout.unlocked

@@ -7,6 +7,7 @@ from collections import Counter
 
 import hypothesis.strategies as st
 import msgspec
+import pytest
 from hypothesis import given, settings
 
 from controller.core.planning.exact import improve
@@ -15,7 +16,7 @@ from controller.core.planning.layout import Effort, Freedom, Layout
 from controller.core.planning.plan import MoveReason, RejectionCode
 from controller.core.planning.planner import make_plan
 from controller.core.planning.selection import select
-from controller.core.planning.snapshot import Snapshot
+from controller.core.planning.snapshot import BrokerSnapshot, Snapshot
 from tests.kit.controller.planning_board import (
     broker,
     carry_out,
@@ -78,6 +79,37 @@ def test_improvements_alone_lead_from_anywhere_to_the_best_there_is(
             layout.move(number, source, target, MoveReason.DRAIN)
     assert improve(layout, Freedom(layout.givers, receivers), MoveReason.BALANCE, Effort(1_000_000))
     assert cost(cluster, laid(layout)) == least_cost(cluster, new=receivers)
+
+
+def on(*places: tuple[str, str]) -> list[BrokerSnapshot]:
+    return [broker(b, host, rack) for b, (host, rack) in enumerate(places)]
+
+
+APART = on(("a", "r"), ("b", "r"), ("c", "s"), ("d", "s"))
+FIVE = on(*((host, "r") for host in "abcda"))
+
+
+@pytest.mark.parametrize(
+    ("brokers", "parts", "is_proven", "is_best"),
+    [
+        (APART, [(0, 1)], True, True),  # racks
+        (APART, [(0, 1), (0, 2), (1, 2)], True, True),
+        (on(("a", "r"), ("a", "r"), ("b", "r"), ("c", "r")), [(0, 1), (2, 3)], True, True),  # hosts
+        (on(("a", "r"), ("a", "r"), ("b", "s"), ("c", "r")), [(0, 1, 2)], True, True),
+        # Moves of one partition that get in each other's way are set aside, until others are carried out.
+        (on(*[("a", "r"), ("b", "s")] * 2), [(0, 2, 3), (3, 2, 1), (2, 3, 0), (2, 0)], True, True),
+        (FIVE, [(4, 3, 2), (0, 4), (3, 2, 1), (1, 0, 3)], False, False),
+    ],
+)
+def test_improvements_separate_and_tell_whether_nothing_better_exists(
+    brokers: list[BrokerSnapshot], parts: list[tuple[int, ...]], *, is_proven: bool, is_best: bool
+) -> None:
+    sizes = [1, 2, 9, 2] if len(brokers) == 4 else [9, 2, 1, 1]
+    cluster = snapshot(brokers, [partition(n, *p, size=sizes[n]) for n, p in enumerate(parts)])
+    layout = Layout(cluster)
+    free = Freedom(layout.givers, layout.takers)
+    assert improve(layout, free, MoveReason.BALANCE, Effort(10_000)) is is_proven
+    assert (cost(cluster, laid(layout)) == least_cost(cluster)) is is_best
 
 
 def test_improvements_may_have_no_room_or_no_time_and_then_better_ones_may_exist() -> None:
