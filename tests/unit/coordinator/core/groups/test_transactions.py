@@ -239,6 +239,9 @@ def test_only_who_asks_for_stable_offsets_hears_of_pending_ones(desk: GroupDesk)
         ("u", None),
     }
     assert {place.topic for place in whole.unstable} == {"t", "u"}
+    desk.commit_offsets("", -1, OffsetToCommit(U0, 1), group_id="h")
+    desk.commit_pending(P, OffsetToCommit(T0, 8), group_id="h")
+    assert desk.unstable(group_id="h") == {("t", 0)}
 
 
 def test_a_topic_created_again_is_not_unstable_by_its_former_name(desk: GroupDesk) -> None:

@@ -34,6 +34,7 @@ BEAT = ConsumerHeartbeat(token=1, group_id="g", member_id="m", member_epoch=3)
         (BEAT, {"rack_id": ""}),
         (BEAT, {"member_id": ""}),
         (BEAT, {"member_id": "", "member_epoch": -1}),
+        (BEAT, {"member_id": "", "new_member_id": "new"}),
         (JOIN, {"member_id": ""}),
         (BEAT, {"member_epoch": -3}),
         (BEAT, {"member_epoch": -2}),
@@ -51,6 +52,11 @@ def test_what_no_client_should_send_is_refused(request_: ConsumerHeartbeat, chan
     refusal = refusal_of(replace(request_, **changes), OPTIONS)
     assert refusal is not None
     assert refusal.error is ErrorCode.INVALID_REQUEST
+
+
+def test_a_static_member_may_leave_for_a_while_and_texts_may_be_as_long_as_a_record_can_hold() -> None:
+    assert refusal_of(replace(BEAT, member_epoch=-2, instance_id="i"), OPTIONS) is None
+    assert refusal_of(replace(JOIN, client_id="c" * 32_767, topics=("t" * 100,)), OPTIONS) is None
 
 
 def test_a_member_without_an_id_gets_one_in_version_0() -> None:

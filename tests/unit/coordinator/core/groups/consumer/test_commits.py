@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 import pytest
 
-from coordinator.core.groups.requests import OffsetPlace, OffsetsReply, OffsetToCommit
+from coordinator.core.groups.requests import (
+    FetchOffsets,
+    FetchOffsetsReply,
+    GroupOffsets,
+    GroupPlaces,
+    OffsetPlace,
+    OffsetsReply,
+    OffsetToCommit,
+)
 from springtide.wire.errors import ErrorCode
 from tests.kit.coordinator.consumer_desk import ConsumerDesk, some, topic
 from tests.kit.coordinator.group_desk import GROUP
@@ -92,7 +101,57 @@ def test_from_outside_only_a_group_without_members_takes_commits(desk: ConsumerD
     assert commit(desk, "a", -1, 0) is ErrorCode.STALE_MEMBER_EPOCH
     desk.beat("a", -1)
     desk.beat("b", -1)
+    for who in (("", 0), ("", 3), ("a", 3)):
+        assert commit(desk, *who, 0) is ErrorCode.UNKNOWN_MEMBER_ID
     assert commit(desk, "", -1, 0) is ErrorCode.NONE
+
+
+def test_versions_without_epochs_are_for_members_of_the_classic_protocol(desk: ConsumerDesk) -> None:
+    desk.join_classic(new_id="c", session_ms=6_000)
+    epoch = desk.member("c").current.epoch
+    assert desk.commit_offsets("c", epoch, knows_epochs=False).error is ErrorCode.NONE
+    refused = desk.commit_offsets("a", 3, knows_epochs=False)
+    assert refused.error is ErrorCode.UNSUPPORTED_VERSION
+
+
+@pytest.mark.parametrize("place", [OffsetPlace("t", 0, UUID(int=5)), OffsetPlace("unknown", 0)])
+def test_a_commit_of_an_earlier_epoch_is_of_a_topic_that_the_member_had(
+    desk: ConsumerDesk, place: OffsetPlace
+) -> None:
+    for known, error in (
+        (OffsetPlace("t", 0, T.topic_id), ErrorCode.NONE),
+        (place, ErrorCode.STALE_MEMBER_EPOCH),
+    ):
+        assert desk.commit_offsets("a", 2, OffsetToCommit(known, 7)).error is error
+
+
+@pytest.mark.parametrize(
+    ("group_id", "member", "error"),
+    [
+        (GROUP, (None, -1), ErrorCode.NONE),
+        (GROUP, ("a", 3), ErrorCode.NONE),
+        (GROUP, ("a", 2), ErrorCode.STALE_MEMBER_EPOCH),
+        (GROUP, ("a", 4), ErrorCode.STALE_MEMBER_EPOCH),
+        (GROUP, ("a", -1), ErrorCode.STALE_MEMBER_EPOCH),
+        (GROUP, ("x", 3), ErrorCode.UNKNOWN_MEMBER_ID),
+        (GROUP, (None, 0), ErrorCode.UNKNOWN_MEMBER_ID),
+        ("another", ("x", 3), ErrorCode.NONE),
+    ],
+)
+@pytest.mark.parametrize("requires_stable", [False, True])
+def test_a_member_fetches_at_its_epoch(
+    desk: ConsumerDesk,
+    group_id: str,
+    member: tuple[str | None, int],
+    error: ErrorCode,
+    *,
+    requires_stable: bool,
+) -> None:
+    """Another group has no members of this kind: then nobody is asked who it is, as in Kafka."""
+    places = GroupPlaces(group_id, None, *member)
+    request = FetchOffsets(token=desk.token(), groups=(places,), requires_stable=requires_stable)
+    (found,) = desk.answer(desk.ask(request), FetchOffsetsReply).groups
+    assert found == GroupOffsets(group_id, (), error=error)
 
 
 def test_a_transaction_commits_by_the_same_rule(desk: ConsumerDesk) -> None:
