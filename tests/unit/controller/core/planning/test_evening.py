@@ -12,10 +12,18 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 
-from controller.core.planning.evening import EVEN_FACTOR
+from controller.core.planning.evening import EVEN_FACTOR, even_out
 from controller.core.planning.goals import EvenOut, Rebalance, Weight
-from controller.core.planning.layout import Layout
-from controller.core.planning.plan import Level, Load, Plan, PlanOutcome, RejectionCode, canonical_json
+from controller.core.planning.layout import Effort, Layout
+from controller.core.planning.plan import (
+    Level,
+    Load,
+    MoveReason,
+    Plan,
+    PlanOutcome,
+    RejectionCode,
+    canonical_json,
+)
 from controller.core.planning.planner import make_plan
 from controller.core.planning.replanning import replanned, without
 from controller.core.planning.snapshot import BrokerSnapshot, Measured, PartitionSnapshot, Rates, Snapshot
@@ -166,6 +174,88 @@ def test_moves_come_in_the_order_in_which_they_pay_and_may_be_cut() -> None:
     assert (first.moves, first.after.loads) == (plan.moves[:3], msgspec.UNSET)
 
 
+def alone_on(members: Sequence[BrokerSnapshot], *sizes: Sequence[int]) -> Snapshot:
+    """Partitions with one replica each, of so many MB, on the first broker, on the second, and so on."""
+    found = [(home, size) for home, held in enumerate(sizes, 1) for size in held]
+    return cluster(members, [placed(n, home, size=size * MB) for n, (home, size) in enumerate(found)])
+
+
+CORDONED = [member(1), member(2, receives=False)]
+SWAPPED = ([600, 500], [300, 400])
+
+
+@pytest.mark.parametrize(
+    ("before", "fields", "changed", "codes"),
+    [
+        # The target itself is even enough.
+        (alone_on(brokers(2), [300] * 3, [300]), {"target": 1.5}, {}, []),
+        (alone_on(brokers(2), [300] * 3, [300]), {"target": 1.499}, {0: (2,)}, []),
+        # The budget may be used up: by a move, and by two replicas that change places.
+        (alone_on(brokers(2), [300] * 3, [300]), {"bytes_max": 300 * MB}, {0: (2,)}, []),
+        (alone_on(brokers(2), [300] * 3, [300]), {"bytes_max": 300 * MB - 1}, {}, ["bytes_max_reached"]),
+        (alone_on(brokers(2), *SWAPPED), {"bytes_max": 800 * MB}, {1: (2,), 2: (1,)}, []),
+        (alone_on(brokers(2), *SWAPPED), {"bytes_max": 800 * MB - 1}, {}, ["bytes_max_reached"]),
+        (alone_on(brokers(2), *SWAPPED), {"moves_max": 2}, {1: (2,), 2: (1,)}, []),
+        (alone_on(brokers(2), *SWAPPED), {"moves_max": 1}, {}, ["no_better_place"]),
+        # Replicas change places only with brokers that may be given some, on either side.
+        (alone_on(CORDONED, *SWAPPED), {}, {}, ["no_better_place"]),
+        (alone_on(CORDONED, *SWAPPED[::-1]), {}, {}, ["no_better_place"]),
+        # Disks of which a mean is a megabyte or less are not worth a copy.
+        (alone_on(brokers(2), [1, 1]), {}, {}, []),
+        (alone_on(brokers(2), [1, 1, 1, 1]), {}, {0: (2,), 1: (2,)}, []),
+        # The broker of one that is too heavy keeps that, and of the others what comes to a mean beside it.
+        (
+            alone_on(brokers(3), [900, 60, *[10] * 5], [10] * 5, [10] * 5),
+            {"target": 1.1},
+            {1: (2,), 2: (3,), 3: (3,)},
+            ["too_heavy"],
+        ),
+    ],
+)
+def test_limits_may_be_reached_and_are_not_passed(
+    before: Snapshot, fields: dict[str, Any], changed: dict[int, tuple[int, ...]], codes: list[str]
+) -> None:
+    plan = search(before, goal(Weight.DISK, **{"target": 1.02, **fields}))
+    assert {move.partition: move.replicas_after for move in plan.moves} == changed
+    assert [s.code.value for s in plan.skipped] == codes
+
+
+def test_leaderships_move_though_no_byte_may_be_copied() -> None:
+    before = cluster(brokers(2), [placed(n, 1, 2) for n in range(2)], bytes_in=[MB] * 2)
+    plan = search(before, goal(Weight.LEADER_BYTES_IN, bytes_max=0))
+    assert [move.replicas_after for move in plan.moves] == [(2, 1)]
+
+
+@pytest.mark.parametrize(("looks", "left"), [(0, "the search ended before"), (1, None)])
+def test_a_search_that_ended_before_says_so(looks: int, left: str | None) -> None:
+    layout = Layout(before := alone_on(brokers(2), [300] * 3, [300]))
+    found = even_out(layout, Weighing(layout, before.rates), goal(Weight.DISK), Effort(looks))
+    assert [(s.code.value, s.detail.split(": ")[1].split(";")[0]) for s in found] == (
+        [("no_better_place", left)] if left else []
+    )
+    assert bool(layout.touched) == (looks > 0)
+
+
+@pytest.mark.parametrize(("count", "moved"), [(20, 16), (60, 48), (300, 239)])
+def test_no_more_replicas_move_than_must(count: int, moved: int) -> None:
+    plan = search(alone_on(brokers(5), [100] * count), goal(Weight.DISK, target=1.02))
+    assert len(plan.moves) == moved
+    assert plan.skipped == ()
+
+
+def test_of_many_replicas_those_are_found_that_need_few_bytes() -> None:
+    """More than a step looks at, and more than change places at once."""
+    plan = search(alone_on(brokers(3), [1 + n % 40 for n in range(400)]), goal(Weight.DISK))
+    least = 8_200 - 1.1 * 8_200 / 3
+    assert plan.skipped == ()
+    assert least * MB <= plan.totals.bytes <= 1.01 * least * MB
+    uneven = [[base + 3 * n for n in range(60)] for base in (100, 140, 160)]
+    plan = search(alone_on(brokers(3), *uneven), goal(Weight.DISK, Weight.REPLICAS, target=1.01))
+    assert plan.after.replicas.spread == 0
+    assert plan.skipped == ()
+    assert plan.totals.bytes <= 4_500 * MB
+
+
 # --- what must never be -------------------------------------------------------------------------------------
 
 
@@ -267,6 +357,21 @@ def test_rates_that_nobody_measured_are_not_guessed() -> None:
     assert [(r.code, r.weight) for r in plan.rejections] == [
         (RejectionCode.NOT_MEASURED, weight) for weight in MEASURED[1:]
     ]
+
+
+def test_the_order_of_moves_counts_parts_of_a_brokers_mean() -> None:
+    """Of the weights that are asked for, in hundred-thousandths: each replica's, and the leader's besides."""
+    before = cluster(brokers(4), [placed(0, 1, 2, size=MB), placed(1, 3, size=2 * MB)], bytes_in=[30, 10])
+    layout = Layout(before)
+    layout.lead(0, 1, MoveReason.BALANCE)
+    weighing = Weighing(layout, before.rates)
+    found = weighing.parts(layout, (Weight.DISK, Weight.BYTES_OUT))(("t", 0))
+    wanted = [{Weight.DISK: 100_000}, {Weight.BYTES_OUT: 400_000}]
+    assert [dict(zip(weighing.weights, part, strict=True)) for part in found] == [
+        dict.fromkeys(weighing.weights, 0) | one for one in wanted
+    ]
+    nobody = Layout(cluster([member(1, serves=False)], [placed(0, 1)]))
+    assert {(load.highest, load.broker_id) for load in Weighing(nobody, {}).levels(nobody)} == {(0, None)}
 
 
 def test_what_was_measured_is_seen_in_the_snapshot_only() -> None:
