@@ -111,7 +111,7 @@ class _Evening:
                 for broker in replicas:
                     self.giants[broker].add(number)
         #: What a move costs besides its bytes, so that a move of nothing is not free.
-        self.base_bytes = max(sum(layout.size) / max(len(layout.size), 1), 1.0)
+        self.base_bytes = sum(layout.size) / max(len(layout.size), 1)
         #: Bytes that moves copy in all.
         self.copied = 0
         self.changed: set[int] = set()
@@ -228,7 +228,7 @@ class _Evening:
         targets = self._welcoming(broker, numbers)
         changes = []
         for number in numbers:
-            homes = [b for b in layout.original[number] if b != broker and self.permits.receives[b]]
+            homes = [b for b in layout.original[number] if self.permits.receives[b]]
             changes += self._best(number, broker, (*homes, *targets))
             if layout.replicas[number][0] == broker and self.leader[number][at] > 0.0:
                 changes += self._best(number, broker, layout.replicas[number][1:], leads=True)
@@ -273,7 +273,7 @@ class _Evening:
         def adds(target: int) -> float:
             return self._penalty(self.ratio[target], mean) - self._stands(target)
 
-        receivers = (b for b, receives in enumerate(self.permits.receives) if receives and b != broker)
+        receivers = (b for b, receives in enumerate(self.permits.receives) if receives)
         return sorted(receivers, key=lambda b: (adds(b), b))
 
     def _best(
@@ -350,7 +350,7 @@ class _Evening:
             going = self._vector(one, broker)
             added_here = self._added(one, broker, other)
             for two, vector, added_there in coming:
-                if one == two or going[at] - vector[at] < least:
+                if going[at] - vector[at] < least:
                     continue
                 self.effort.spend(1)
                 shift = [a - b for a, b in zip(going, vector, strict=True)]
