@@ -195,7 +195,8 @@ def test_new_partitions_may_fill_a_disk_and_begin_with_those_that_lead_least() -
     """A broker whose room is just used up counts as one with room."""
     goal = PlacePartitions(topic_id="t", partitions=4)
     plan = make_plan(with_room(alone(3, (0,)), b0=-1, b1=0, b2=-1), goal)
-    assert [move.replicas_after for move in plan.moves] == [(1,)] * 3
+    assert [(move.replicas_after, move.size_bytes, move.bytes) for move in plan.moves] == [((1,), 0, 0)] * 3
+    assert plan.totals.bytes_least == 0
     for leaders, first in (((0, 2), 1), ((1, 2), 0), ((0, 1), 2)):
         before = alone(3, *[tuple(sorted(range(3), key=leader.__ne__)) for leader in leaders])
         assert make_plan(before, goal).moves[0].replicas_after[0] == first

@@ -361,10 +361,11 @@ def test_rates_that_nobody_measured_are_not_guessed() -> None:
 
 def test_the_order_of_moves_counts_parts_of_a_brokers_mean() -> None:
     """Of the weights that are asked for, in hundred-thousandths: each replica's, and the leader's besides."""
-    before = cluster(brokers(4), [placed(0, 1, 2, size=MB), placed(1, 3, size=2 * MB)], bytes_in=[30, 10])
+    before = cluster(brokers(4), [placed(0, 1, 2, size=MB), placed(1, 3, size=2 * MB)], bytes_in=[30, 0])
     layout = Layout(before)
     layout.lead(0, 1, MoveReason.BALANCE)
     weighing = Weighing(layout, before.rates)
+    assert [load.total for load in weighing.levels(layout)] == [3, 2, 4 * MB, 60, 30, 30]
     found = weighing.parts(layout, (Weight.DISK, Weight.BYTES_OUT))(("t", 0))
     wanted = [{Weight.DISK: 100_000}, {Weight.BYTES_OUT: 400_000}]
     assert [dict(zip(weighing.weights, part, strict=True)) for part in found] == [

@@ -76,6 +76,12 @@ def test_leaderships_go_from_donors_to_receivers_only(
     assert [replicas[0] for replicas in layout.replicas] == leaders
 
 
+def test_leaderships_go_over_a_third_broker_from_one_that_only_gives() -> None:
+    layout = Layout(alone(3, (0, 1), (0, 1), (1, 2)))
+    balance_leaders(layout, Freedom(frozenset({0}), frozenset({1, 2})), range(3), Effort(100))
+    assert sorted(replicas[0] for replicas in layout.replicas) == [0, 1, 2]
+
+
 def test_partitions_that_change_anyway_give_their_leadership_first() -> None:
     layout = Layout(alone(3, (0, 1), (0, 2)))
     layout.move(1, 2, 1, MoveReason.BALANCE)
@@ -100,7 +106,7 @@ def test_a_search_that_may_not_look_changes_nothing() -> None:
         ([(0, 1, 2), (0, 1), (0, 2), (0, 1)], 1, [2, 1, 2, 1]),
         ([(0, 1), (0, 1)], 2, [1, 1]),
         # What the second round makes better: the first comes before the second has left its place.
-        ([(0, 1, 2), (0, 2, 3), (0, 1), (0, 1), (0, 2)], 2, [2, 3, 1, 1, 2]),
+        ([(0, 1, 2), (0, 2, 3), (4, 1, 2), (0, 1), (0, 1), (0, 2)], 3, [2, 3, 1, 1, 1, 2]),
         (
             [(0, 1, 2, 3), (0, 3, 4), *[(0, 1)] * 5, *[(0, 2)] * 2, (0, 3)],
             2,
