@@ -226,6 +226,29 @@ def test_leaderships_move_though_no_byte_may_be_copied() -> None:
     assert [move.replicas_after for move in plan.moves] == [(2, 1)]
 
 
+def test_a_broker_that_can_give_nothing_keeps_no_other_from_giving() -> None:
+    """It stands out most: what it holds is locked, and it takes nothing in exchange."""
+    members = [member(1, receives=False), member(2), member(3)]
+    for held, changed in (([600, 300, 200], {4: (3,)}), (SWAPPED[0], {3: (3,), 4: (2,)})):
+        before = alone_on(members, [600, 600], held, [1800 - sum(held) - 400, 400])
+        locked = tuple(msgspec.structs.replace(p, is_reassigning=p.partition < 2) for p in before.partitions)
+        plan = search(msgspec.structs.replace(before, partitions=locked), goal(Weight.DISK, target=1.02))
+        assert {move.partition: move.replicas_after for move in plan.moves} == changed
+        assert [s.code for s in plan.skipped] == [RejectionCode.NO_BETTER_PLACE]
+
+
+@pytest.mark.parametrize(
+    ("room", "fields", "moved"),
+    [(None, {"moves_max": 5}, 5), (None, {"bytes_max": 45 * MB}, 4), (25 * MB, {}, 4)],
+)
+def test_of_many_moves_at_once_no_more_are_made_than_may(
+    room: int | None, fields: dict[str, int], moved: int
+) -> None:
+    members = [member(1), member(2, room_bytes=room), member(3, room_bytes=room)]
+    plan = search(alone_on(members, [10] * 400), goal(Weight.DISK, **fields))
+    assert len(plan.moves) == moved
+
+
 @pytest.mark.parametrize(("looks", "left"), [(0, "the search ended before"), (1, None)])
 def test_a_search_that_ended_before_says_so(looks: int, left: str | None) -> None:
     layout = Layout(before := alone_on(brokers(2), [300] * 3, [300]))
