@@ -18,6 +18,7 @@ from controller.core.planning.planner import make_plan
 from controller.core.planning.selection import select
 from controller.core.planning.snapshot import BrokerSnapshot, Snapshot
 from tests.kit.controller.planning_board import (
+    alone,
     broker,
     carry_out,
     check_moves,
@@ -119,6 +120,7 @@ def test_improvements_may_have_no_room_or_no_time_and_then_better_ones_may_exist
         (7, None, False, [4, 0]),
         (23, None, False, [2, 2]),
         (24, None, True, [2, 2]),
+        (100, 0, False, [4, 0]),
         (100, 100, False, [3, 1]),
         (100, 199, False, [3, 1]),
         (100, 400, True, [2, 2]),
@@ -127,6 +129,14 @@ def test_improvements_may_have_no_room_or_no_time_and_then_better_ones_may_exist
         layout = Layout(msgspec.structs.replace(uneven, brokers=(uneven.brokers[0], full)))
         assert improve(layout, free, MoveReason.BALANCE, Effort(looks)) is is_best
         assert layout.load == loads
+
+
+def test_improvements_move_on_what_was_placed_where_nobody_gives() -> None:
+    layout = Layout(alone(3, (0,), (0,), (1,)))
+    for number in (0, 1):
+        layout.move(number, 0, 1, MoveReason.DRAIN)
+    assert improve(layout, Freedom(frozenset(), frozenset({1, 2})), MoveReason.DRAIN, Effort(100))
+    assert (layout.load, layout.replicas[2]) == ([0, 2, 1], [1])
 
 
 def test_a_replica_on_a_cordoned_broker_does_not_keep_the_others_on_one_host() -> None:

@@ -80,6 +80,9 @@ def test_leaderships_go_over_a_third_broker_from_one_that_only_gives() -> None:
     layout = Layout(alone(3, (0, 1), (0, 1), (1, 2)))
     balance_leaders(layout, Freedom(frozenset({0}), frozenset({1, 2})), range(3), Effort(100))
     assert sorted(replicas[0] for replicas in layout.replicas) == [0, 1, 2]
+    stairs = Layout(alone(4, *[(0, 1)] * 4, *[(1, 2)] * 3, *[(2, 3)] * 2, (3,)))
+    balance_leaders(stairs, everyone(4), range(10), Effort(1_000))
+    assert sorted(Counter(replicas[0] for replicas in stairs.replicas).values()) == [2, 2, 3, 3]
 
 
 def test_partitions_that_change_anyway_give_their_leadership_first() -> None:
