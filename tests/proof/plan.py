@@ -184,7 +184,7 @@ def steps(profile: Profile, first_seed: int, *, jobs: int, turn: int | None = No
         ),
         step(
             "REST, asked what the document allows and what it does not",
-            f"tests.hostile --cases {5_000 if is_full else 600} --seed {first} --jobs {workers}",
+            f"tests.hostile --cases {5_000 if is_full else 400} --seed {first} --jobs {workers}",
             "rest",
             minutes_max=60 if is_full else 10,
         ),
